@@ -1,0 +1,30 @@
+# `make demo` and `make test` need only make, git and python3 (3.11+) with venv.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+
+.PHONY: demo test check bench clean
+.DEFAULT_GOAL := test
+
+$(VENV)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
+	touch $@
+
+demo: $(VENV)/.installed  ## train on some digits, test on digits never seen; writes samekind-demo/
+	$(BIN)/samekind demo
+
+test: $(VENV)/.installed check  ## linters, types, import layers, then the tests
+	$(BIN)/python -m pytest
+
+check: $(VENV)/.installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+bench: $(VENV)/.installed  ## the quick form of every benchmark
+	for name in imports gradient memory solvers lmnn; do $(BIN)/python benchmarks/$$name.py --quick || exit 1; done
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis samekind-demo

@@ -1,0 +1,40 @@
+"""`samekind demo`"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+
+def demo(
+    out: Annotated[
+        Path, typer.Option("--out", help="Folder for the model and the report; made if it is not there.")
+    ] = Path("samekind-demo"),
+    jobs: Annotated[int | None, typer.Option("--jobs", help="Threads; all cores unless told.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress bars.")] = False,
+) -> None:
+    """Learn from some handwritten digits what "the same digit" means, and try it on digits never seen.
+
+    Takes scikit-learn's digits, cuts each image into hundreds of overlapping patches, lets samekind choose a few of them and
+    learn a short code, and compares it with Euclidean distance, PCA, LDA and NCA on the same features: can two images of
+    digits that nobody trained on be told to be the same (verification), and found (retrieval)? Needs no network.
+    Writes model.safetensors and report.html.
+    """
+    from samekind.demo.report import write_demo_report
+    from samekind.demo.study import COLUMNS, run_study
+
+    console = Console()
+    out.mkdir(parents=True, exist_ok=True)
+    study = run_study(n_jobs=jobs, verbose=0 if quiet else 1, say=lambda line: console.print(line, highlight=False))
+    table = Table(title=study.title)
+    for place, column in enumerate(COLUMNS):
+        table.add_column(column, justify="right" if place else "left")
+    for row in study.table_rows():
+        table.add_row(*row)
+    console.print(table)
+    model, report = out / "model.safetensors", out / "report.html"
+    study.model.metric_.save(model)
+    write_demo_report(report, study)
+    console.print(f"Model:  {model}\nReport: {report}", highlight=False)

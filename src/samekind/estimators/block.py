@@ -1,0 +1,143 @@
+"""Step 1 as an estimator."""
+
+from collections.abc import Callable
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from samekind.compute.executor import single_threaded_blas
+from samekind.estimators.base import MetricLearner
+from samekind.estimators.progress import Listeners
+from samekind.estimators.steps import Settings, finished_metric, side_by_side, sparse_blocks
+from samekind.estimators.validation import check_callback, check_choice
+from samekind.relation import Relation
+from samekind.solvers.events import Event
+from samekind.store import ArrayStore, FeatureGroups
+from samekind.store.groups import GroupSpec
+
+
+class SparseBlockMetric(MetricLearner):
+    """Sparse block diagonal metric: a few of many feature groups, each with a small metric of its own (Algorithm 1).
+
+    Parameters
+    ----------
+    feature_groups : int, sequence of columns, or mapping name -> columns
+        An int makes contiguous groups of that size (the last one smaller if need be); columns are index arrays or
+        slices. Groups must not overlap, may be of any sizes, and need not cover all of X.
+    loss : "pairwise" or "triplet"
+        Pairwise for verification (same or not), triplet for retrieval (nearer or not).
+    max_groups : int or None
+        The paper's mu: rounds of selection. A group may be chosen again, so this bounds the number of distinct groups. None: as
+        many as there are groups, 400 at the most.
+    ridge : "auto" or float
+        Strength of ridge/2 ||A||_F^2. "auto" is min(1, D / 1600), D = max_groups x mean group size.
+    threshold, pair_balance : float, "equal" or "literal"
+        Of the pairwise loss: where same and other part (a squared distance), and whether both kinds of pairs weigh half
+        each or every pair the same.
+    beta, n_neighbors : float, int or None
+        Of the triplet loss: the margin is about ln(beta); only the `n_neighbors` nearest samples of its own class pull at
+        a sample (None: all).
+    score_norm : "frobenius" or "spectral"
+        How line 4 of Algorithm 1 measures a projected gradient.
+    max_iter, tol : int, float
+        Of each round's block: iterations at most, and the relative distance from its optimum at which it ends.
+    memory_budget : int or str
+        Bytes for work over all pairs, beside the data themselves: "512MB", "2GiB".
+    random_state : ignored
+        The exact search draws nothing; here so that all estimators take it.
+    n_jobs : int or None
+        Threads; None and -1 mean all cores. The result does not depend on it.
+    verbose : int
+        1 draws a progress bar.
+    callback : function or None
+        Called with an `Event` after each round; returning True ends the fit, and the estimator is usable.
+
+    Attributes
+    ----------
+    metric_ : Metric
+        What was learned, to be saved and used without the estimator.
+    components_ : array (n_components, n_features)
+    selected_groups_ : array
+        Distinct groups by number, in order of first choice; `selected_group_names_` has their names.
+    blocks_ : dict
+        Group number -> its matrix A_k.
+    history_ : list of dict
+        One record per round: group, score, alpha, objective, rank ...
+    objective_, ridge_, stopped_because_ : float, float, str
+    threshold_, n_iter_, n_features_in_
+
+    Notes
+    -----
+    `fit` takes no `sample_weight`: a weight of 2 would have to mean the sample twice, but a sample given twice forms a pair with
+    itself at distance 0, which changes both losses in a way that no weighting of the other pairs does.
+    """
+
+    def __init__(
+        self,
+        feature_groups: GroupSpec = 1,
+        *,
+        loss: Literal["pairwise", "triplet"] = "pairwise",
+        max_groups: int | None = None,
+        ridge: float | Literal["auto"] = "auto",
+        threshold: float = 14.0,
+        pair_balance: Literal["equal", "literal"] = "equal",
+        beta: float = 1e6,
+        n_neighbors: int | None = None,
+        score_norm: Literal["frobenius", "spectral"] = "frobenius",
+        max_iter: int = 500,
+        tol: float = 1e-3,
+        memory_budget: int | str = "512MB",
+        random_state: int | np.random.RandomState | None = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+        callback: Callable[[Event], bool | None] | None = None,
+    ):
+        self.feature_groups = feature_groups
+        self.loss = loss
+        self.max_groups = max_groups
+        self.ridge = ridge
+        self.threshold = threshold
+        self.pair_balance = pair_balance
+        self.beta = beta
+        self.n_neighbors = n_neighbors
+        self.score_norm = score_norm
+        self.max_iter = max_iter
+        self.tol = tol
+        self.memory_budget = memory_budget
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.callback = callback
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Learn from X (n_samples, n_features) and class labels y."""
+        X, y = self._checked_data(X, y)
+        settings = Settings.of(self)
+        check_choice("score_norm", self.score_norm, ["frobenius", "spectral"])
+        check_callback(self.callback)
+        groups = FeatureGroups.parse(self.feature_groups, X.shape[1])
+        with Listeners(self.verbose, self.callback) as listeners, single_threaded_blas():
+            step1 = sparse_blocks(
+                ArrayStore(X, groups),
+                Relation.from_labels(y),
+                settings,
+                listeners,
+                groups=list(range(len(groups))),
+                max_groups=self.max_groups,
+                ridge=self.ridge,
+                norm=self.score_norm,
+            )
+        result = step1.result
+        factors = result.metric.factors()
+        columns, L = side_by_side(factors, groups)
+        names = [groups.names[k] for k in factors]
+        self.metric_ = finished_metric(self, L, columns, X, y, names, ridge=step1.ridge)
+        self.blocks_: dict[int, Any] = {k: result.metric.blocks[k] for k in factors}
+        self.selected_groups_ = np.array(list(factors), dtype=np.intp)
+        self.selected_group_names_ = names
+        self.history_ = listeners.history
+        self.objective_ = result.objective
+        self.ridge_ = step1.ridge
+        self.stopped_because_ = result.stopped_because
+        return self

@@ -1,0 +1,222 @@
+"""Both steps as one estimator."""
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.utils import check_random_state
+
+from samekind.compute.executor import single_threaded_blas
+from samekind.estimators.base import MetricLearner
+from samekind.estimators.progress import Listeners
+from samekind.estimators.steps import (
+    Settings,
+    Step1,
+    finished_metric,
+    intermediate_features,
+    joint_metric,
+    orthonormal_basis,
+    side_by_side,
+    sparse_blocks,
+)
+from samekind.estimators.validation import (
+    check_callback,
+    check_choice,
+    check_count,
+    families_from,
+    max_groups_from,
+)
+from samekind.kernels.spectral import Matrix
+from samekind.relation import Relation
+from samekind.solvers.events import Event
+from samekind.solvers.joint import JointResult
+from samekind.store import ArrayStore, FeatureGroups, FeatureStore
+from samekind.store.groups import GroupSpec
+
+
+class EnsembleMetric(MetricLearner):
+    """Ensemble metric learning: step 1 picks feature groups, step 2 learns one joint, low-rank metric on them.
+
+    Parameters
+    ----------
+    feature_groups : int, sequence of columns, or mapping name -> columns
+        As in `SparseBlockMetric`.
+    families : None, sequence or mapping
+        One label per feature group (or group name -> label): step 1 runs once per family, on its groups alone, and step 2 joins
+        what all of them picked.
+    max_groups : int or None
+        Rounds of selection per family; as in `SparseBlockMetric`.
+    n_components, solver, trace_bound
+        Of step 2; as in `JointMetric`.
+    ridge : "auto" or float
+        "auto" is min(1, D / 1600), D being max_groups x mean group size in step 1 and the rank after step 1 in step 2;
+        a number is taken for both.
+    loss, threshold, pair_balance, beta, n_neighbors, score_norm, max_iter, tol, memory_budget, random_state, n_jobs, verbose, callback
+        As in `SparseBlockMetric` and `JointMetric`, for both steps. A callback that returns True ends the running step; where
+        that is step 1, step 2 is left out and the metric is that of step 1.
+
+    Attributes
+    ----------
+    metric_ : Metric
+        What was learned, to be saved and used without the estimator: it reads the selected columns only.
+    components_ : array (n_components, n_features)
+    selected_groups_ : array
+        Distinct groups by number, in order of first choice, family after family; `selected_group_names_` has their names.
+    step1_metric_ : Metric
+        What step 1 alone would give.
+    certificate_ : Certificate or None
+        Of step 2; None where a callback ended the fit before it.
+    converged_ : bool
+    history_ : list of dict
+        One record per round of step 1 ("step": "selection") and per iteration of step 2 ("step": "joint").
+    objective_, ridge_ : float, tuple of float
+        Of step 2; the ridges of step 1 (the largest over families) and step 2.
+    stopped_because_ : dict
+        Family -> why its selection ended (None is the only family's name where there are none).
+    threshold_, n_iter_, n_features_in_
+
+    Notes
+    -----
+    `fit` takes no `sample_weight`; see `SparseBlockMetric`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from samekind import EnsembleMetric
+    >>> X, y = load_digits(return_X_y=True)
+    >>> model = EnsembleMetric(feature_groups=8, loss="triplet", max_groups=6, n_components=10, ridge=0.01)
+    >>> model.fit(X[:300] / 16, y[:300]).transform(X / 16).shape
+    (1797, 10)
+    """
+
+    def __init__(
+        self,
+        feature_groups: GroupSpec = 1,
+        *,
+        families: Sequence[Hashable] | Mapping[str, Hashable] | None = None,
+        loss: Literal["pairwise", "triplet"] = "pairwise",
+        max_groups: int | None = None,
+        n_components: int | None = None,
+        solver: Literal["auto", "convex", "factored"] = "auto",
+        trace_bound: float | None = None,
+        ridge: float | Literal["auto"] = "auto",
+        threshold: float = 14.0,
+        pair_balance: Literal["equal", "literal"] = "equal",
+        beta: float = 1e6,
+        n_neighbors: int | None = None,
+        score_norm: Literal["frobenius", "spectral"] = "frobenius",
+        max_iter: int = 500,
+        tol: float = 1e-3,
+        memory_budget: int | str = "512MB",
+        random_state: int | np.random.RandomState | None = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+        callback: Callable[[Event], bool | None] | None = None,
+    ):
+        self.feature_groups = feature_groups
+        self.families = families
+        self.loss = loss
+        self.max_groups = max_groups
+        self.n_components = n_components
+        self.solver = solver
+        self.trace_bound = trace_bound
+        self.ridge = ridge
+        self.threshold = threshold
+        self.pair_balance = pair_balance
+        self.beta = beta
+        self.n_neighbors = n_neighbors
+        self.score_norm = score_norm
+        self.max_iter = max_iter
+        self.tol = tol
+        self.memory_budget = memory_budget
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.callback = callback
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Learn from X (n_samples, n_features) and class labels y."""
+        X, y = self._checked_data(X, y)
+        settings = Settings.of(self)
+        check_choice("score_norm", self.score_norm, ["frobenius", "spectral"])
+        check_choice("solver", self.solver, ["auto", "convex", "factored"])
+        check_callback(self.callback)
+        if self.n_components is not None:
+            check_count("n_components", self.n_components, X.shape[1], ", the number of features")
+        groups = FeatureGroups.parse(self.feature_groups, X.shape[1])
+        families = families_from(self.families, groups)
+        for family, members in families.items():
+            max_groups_from(self.max_groups, len(members), family)
+        relation, store = Relation.from_labels(y), ArrayStore(X, groups)
+        with Listeners(self.verbose, self.callback) as listeners, single_threaded_blas():
+            steps1 = self._select(store, relation, families, settings, listeners)
+            factors = {k: L for step1 in steps1.values() for k, L in step1.result.metric.factors().items()}
+            columns, L_step1 = side_by_side(factors, groups)
+            names = [groups.names[k] for k in factors]
+            ridges = [max((step1.ridge for step1 in steps1.values()), default=0.0)]
+            self.step1_metric_ = finished_metric(self, L_step1, columns, X, y, names, ridge=ridges)
+            self.metric_, self.certificate_, self.converged_ = self.step1_metric_, None, False
+            self.objective_ = sum(step1.result.objective for step1 in steps1.values())
+            if factors and not listeners.stopped:
+                bases = {k: orthonormal_basis(L) for k, L in factors.items()}
+                result, ridge = self._join(store, relation, bases, settings, listeners)
+                columns, U = side_by_side(bases, groups)
+                ridges.append(ridge)
+                self.metric_ = finished_metric(self, U @ result.L, columns, X, y, names, ridge=ridges)
+                self.certificate_, self.converged_ = result.certificate, result.converged
+                self.objective_ = result.objective
+        self.selected_groups_ = np.array(list(factors), dtype=np.intp)
+        self.selected_group_names_ = names
+        self.history_ = listeners.history
+        self.ridge_ = tuple(ridges)
+        self.stopped_because_ = {family: step1.result.stopped_because for family, step1 in steps1.items()}
+        return self
+
+    def _select(
+        self,
+        store: FeatureStore,
+        relation: Relation,
+        families: dict[Hashable, list[int]],
+        settings: Settings,
+        listeners: Listeners,
+    ) -> dict[Hashable, Step1]:
+        """Step 1, family after family, until a callback stops it."""
+        steps1: dict[Hashable, Step1] = {}
+        for family, members in families.items():
+            if listeners.stopped:
+                break
+            steps1[family] = sparse_blocks(
+                store,
+                relation,
+                settings,
+                listeners,
+                groups=members,
+                max_groups=self.max_groups,
+                ridge=self.ridge,
+                norm=self.score_norm,
+                family=family,
+            )
+        return steps1
+
+    def _join(
+        self,
+        store: FeatureStore,
+        relation: Relation,
+        bases: dict[int, Matrix],
+        settings: Settings,
+        listeners: Listeners,
+    ) -> tuple[JointResult, float]:
+        """Step 2, on the intermediate features of all families."""
+        Z = intermediate_features(store, bases, relation.order)
+        return joint_metric(
+            Z,
+            relation,
+            settings,
+            listeners,
+            n_components=None if self.n_components is None else min(self.n_components, Z.shape[1]),
+            ridge=self.ridge,
+            trace_bound=self.trace_bound,
+            solver=self.solver,
+            random_state=check_random_state(self.random_state),
+        )

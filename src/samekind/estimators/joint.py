@@ -1,0 +1,124 @@
+"""Step 2 as an estimator."""
+
+from collections.abc import Callable
+from typing import Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.utils import check_random_state
+
+from samekind.compute.executor import single_threaded_blas
+from samekind.estimators.base import MetricLearner
+from samekind.estimators.progress import Listeners
+from samekind.estimators.steps import Settings, finished_metric, joint_metric
+from samekind.estimators.validation import check_callback, check_choice, check_count
+from samekind.relation import Relation
+from samekind.solvers.events import Event
+
+
+class JointMetric(MetricLearner):
+    """One joint metric on all features, of low rank if asked for (Algorithm 2).
+
+    Parameters
+    ----------
+    n_components : int or None
+        Length of the codes, at the most: fewer come out where the optimum has a lower rank. The convex solver keeps the leading
+        eigenvectors of its solution, as in the paper; the factored one optimises at this rank.
+    solver : "auto", "convex" or "factored"
+        "convex": accelerated projected gradient on A. "factored": L-BFGS on L, A = L L^T, whose rank grows until `certificate_`
+        shows the convex optimum or `n_components` is reached. "auto" takes the cheaper one.
+    trace_bound : float or None
+        The paper's nu: tr(A) at the most; lower values give lower rank. None: no bound.
+    loss, ridge, threshold, pair_balance, beta, n_neighbors, memory_budget, n_jobs, verbose, callback
+        As in `SparseBlockMetric`; here "auto" makes the ridge min(1, n_features / 1600).
+    max_iter, tol : int, float
+        Iterations at most, and the relative distance from the optimum at which the solver ends.
+    random_state : int, RandomState or None
+        Fills first columns of the factored solver where the gradient gives too few.
+
+    Attributes
+    ----------
+    metric_ : Metric
+        What was learned, to be saved and used without the estimator.
+    components_ : array (n_components, n_features)
+        Ordered by falling length.
+    certificate_ : Certificate
+        How far f is from the convex optimum at the most: `gap`, `relative_gap`, `optimal`, `smallest_eigenvalue`.
+    converged_ : bool
+    solver_ : str
+        Which solver "auto" took.
+    history_ : list of dict
+        One record per iteration.
+    objective_, ridge_, threshold_, n_iter_, n_features_in_
+
+    Notes
+    -----
+    `fit` takes no `sample_weight`; see `SparseBlockMetric`.
+    """
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        loss: Literal["pairwise", "triplet"] = "pairwise",
+        solver: Literal["auto", "convex", "factored"] = "auto",
+        trace_bound: float | None = None,
+        ridge: float | Literal["auto"] = "auto",
+        threshold: float = 14.0,
+        pair_balance: Literal["equal", "literal"] = "equal",
+        beta: float = 1e6,
+        n_neighbors: int | None = None,
+        max_iter: int = 500,
+        tol: float = 1e-3,
+        memory_budget: int | str = "512MB",
+        random_state: int | np.random.RandomState | None = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+        callback: Callable[[Event], bool | None] | None = None,
+    ):
+        self.n_components = n_components
+        self.loss = loss
+        self.solver = solver
+        self.trace_bound = trace_bound
+        self.ridge = ridge
+        self.threshold = threshold
+        self.pair_balance = pair_balance
+        self.beta = beta
+        self.n_neighbors = n_neighbors
+        self.max_iter = max_iter
+        self.tol = tol
+        self.memory_budget = memory_budget
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.callback = callback
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Learn from X (n_samples, n_features) and class labels y."""
+        X, y = self._checked_data(X, y)
+        settings = Settings.of(self)
+        check_choice("solver", self.solver, ["auto", "convex", "factored"])
+        check_callback(self.callback)
+        if self.n_components is not None:
+            check_count("n_components", self.n_components, X.shape[1], ", the number of features")
+        relation = Relation.from_labels(y)
+        with Listeners(self.verbose, self.callback) as listeners, single_threaded_blas():
+            result, ridge = joint_metric(
+                X[relation.order],
+                relation,
+                settings,
+                listeners,
+                n_components=self.n_components,
+                ridge=self.ridge,
+                trace_bound=self.trace_bound,
+                solver=self.solver,
+                random_state=check_random_state(self.random_state),
+            )
+        self.metric_ = finished_metric(self, result.L, np.arange(X.shape[1]), X, y, (), ridge=ridge)
+        self.history_ = listeners.history
+        self.certificate_ = result.certificate
+        self.converged_ = result.converged
+        self.solver_ = result.solver
+        self.objective_ = result.objective
+        self.ridge_ = ridge
+        return self

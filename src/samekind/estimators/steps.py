@@ -1,0 +1,203 @@
+"""The two steps as functions of data and settings; the estimators put them together."""
+
+import warnings
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+
+from samekind._version import __version__
+from samekind.compute.executor import Executor
+from samekind.compute.memory import parse_bytes
+from samekind.estimators.progress import Listeners
+from samekind.estimators.validation import check_count, check_number, loss_from, max_groups_from, ridge_from
+from samekind.evaluation.pairs import label_pairs, pair_distances
+from samekind.evaluation.verification import best_threshold
+from samekind.kernels.spectral import Matrix, Norm
+from samekind.kernels.types import Array, IntArray
+from samekind.losses import Loss
+from samekind.metric import Metric
+from samekind.objective import Objective
+from samekind.relation import Relation
+from samekind.solvers.joint import JointProblem, JointResult, solve_joint
+from samekind.solvers.selection import SelectionResult, select_groups
+from samekind.store import FeatureGroups, FeatureStore, centred, panels_of
+
+MAX_THRESHOLD_PAIRS = 100_000
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What both steps share."""
+
+    loss: Loss
+    n_neighbors: int | None
+    executor: Executor
+    memory_budget: int
+    tol: float
+    max_iter: int
+
+    @classmethod
+    def of(cls, estimator: Any) -> "Settings":
+        """The checked parameters of an estimator."""
+        n_neighbors = estimator.n_neighbors if estimator.loss == "triplet" else None
+        return cls(
+            loss_from(estimator.loss, estimator.threshold, estimator.pair_balance, estimator.beta),
+            None if n_neighbors is None else check_count("n_neighbors", n_neighbors),
+            Executor(estimator.n_jobs),
+            parse_bytes(estimator.memory_budget),
+            check_number("tol", estimator.tol, above=0),
+            check_count("max_iter", estimator.max_iter),
+        )
+
+    def objective(self, relation: Relation, panels: Iterable[Array], dtype: np.dtype[Any]) -> Objective:
+        """The loss over all pairs; target neighbours, where asked for, in the space of `panels` (class order)."""
+        if self.n_neighbors is not None:
+            relation = relation.with_neighbors(panels, self.n_neighbors, self.memory_budget)
+        return Objective.over(self.loss, relation, self.executor, self.memory_budget, dtype)
+
+
+@dataclass(frozen=True)
+class StorePanels:
+    """The panels of some groups, to be gone through as often as needed."""
+
+    store: FeatureStore
+    groups: Sequence[int]
+    rows: IntArray
+
+    def __iter__(self) -> Iterator[Array]:
+        for panel in panels_of(self.store, self.groups, self.rows):
+            yield panel.Z
+
+
+@dataclass(frozen=True)
+class Step1:
+    """Algorithm 1 on one family, and the ridge it used."""
+
+    result: SelectionResult
+    ridge: float
+
+
+def sparse_blocks(
+    store: FeatureStore,
+    relation: Relation,
+    settings: Settings,
+    listeners: Listeners,
+    *,
+    groups: list[int],
+    max_groups: Any,
+    ridge: Any,
+    norm: Norm,
+    family: Hashable | None = None,
+) -> Step1:
+    """Step 1 on the groups of one family."""
+    rounds = max_groups_from(max_groups, len(groups), family)
+    strength = ridge_from(ridge, rounds * float(np.mean(store.group_sizes[groups])))
+    panels = StorePanels(store, groups, relation.order)
+    result = select_groups(
+        settings.objective(relation, panels, store.dtype),
+        store,
+        ridge=strength,
+        max_groups=rounds,
+        candidates=groups,
+        norm=norm,
+        tol=settings.tol,
+        max_iter=settings.max_iter,
+        observe=listeners.of_family(family),
+    )
+    return Step1(result, strength)
+
+
+def joint_metric(
+    Z: Array,
+    relation: Relation,
+    settings: Settings,
+    listeners: Listeners,
+    *,
+    n_components: Any,
+    ridge: Any,
+    trace_bound: Any,
+    solver: Any,
+    random_state: np.random.RandomState,
+) -> tuple[JointResult, float]:
+    """Step 2 on Z (N, D) in class order, and the ridge it used."""
+    Z = centred(Z)
+    strength = ridge_from(ridge, Z.shape[1])
+    bound = np.inf if trace_bound is None else check_number("trace_bound", trace_bound, above=0)
+    problem = JointProblem(settings.objective(relation, [Z], Z.dtype), Z, strength, bound)
+    result = solve_joint(
+        problem,
+        solver=solver,
+        n_components=n_components,
+        tol=settings.tol,
+        max_iter=settings.max_iter,
+        random_state=random_state,
+        observe=listeners,
+    )
+    return result, strength
+
+
+def orthonormal_basis(factor: Matrix) -> Matrix:
+    """U of `A_k = U Lambda U^T` from a factor with orthogonal columns: L_dagger of Algorithm 1, line 8."""
+    return factor / np.linalg.norm(factor, axis=0)
+
+
+def intermediate_features(store: FeatureStore, bases: dict[int, Matrix], rows: IntArray) -> Array:
+    """U_dagger^T x of each sample, Algorithm 2, line 2: (len(rows), sum of the bases' columns)."""
+    return np.hstack([store.panel([k], rows) @ U.astype(store.dtype) for k, U in bases.items()])
+
+
+def side_by_side(factors: dict[int, Matrix], groups: FeatureGroups) -> tuple[IntArray, Matrix]:
+    """Factors of single groups as one block diagonal matrix over the columns of all of them, in rising order."""
+    if not factors:
+        return np.zeros(0, dtype=np.intp), np.zeros((0, 0))
+    columns = np.concatenate([groups.columns[k] for k in factors])
+    order = np.argsort(columns)
+    return columns[order], scipy.linalg.block_diag(*factors.values())[order]
+
+
+def finished_metric(
+    estimator: Any,
+    L: Matrix,
+    columns: IntArray,
+    X: Array,
+    y: NDArray[Any],
+    groups: Sequence[str],
+    **notes: Any,
+) -> Metric:
+    """`L` (n_columns, r) as a Metric with a first threshold; a metric of rank 0 gets one component of zeros."""
+    if not L.shape[1]:
+        warnings.warn(
+            "The learned metric is zero: no distance on these features brings the classes apart, so every distance is 0. "
+            "Check the labels, or give other features.",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+        columns = columns if len(columns) else np.arange(1)
+        L = np.zeros((len(columns), 1))
+    metric = Metric(
+        components=L.T.astype(X.dtype),
+        columns=columns,
+        n_features=X.shape[1],
+        groups=tuple(groups),
+        feature_names=getattr(estimator, "feature_names_in_", None),
+        attributes={
+            "samekind": __version__,
+            "estimator": type(estimator).__name__,
+            "loss": estimator.loss,
+            **notes,
+        },
+    )
+    return metric.with_threshold(first_threshold(estimator, metric, X, y))
+
+
+def first_threshold(estimator: Any, metric: Metric, X: Array, y: NDArray[Any]) -> float:
+    """The pairwise loss brings its own threshold; with triplets it is the best one on training pairs, both kinds alike."""
+    if estimator.loss == "pairwise":
+        return float(estimator.threshold)
+    pairs, same = label_pairs(y, max_pairs=MAX_THRESHOLD_PAIRS)
+    return best_threshold(pair_distances(metric.transform(X), pairs), same, strategy="balanced")

@@ -1,0 +1,88 @@
+"""Parameters checked before any work is done: what was given, what is needed."""
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+
+from samekind.losses import Loss, PairwiseLoss, TripletLoss
+from samekind.store import FeatureGroups
+
+
+def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
+    if not isinstance(value, str) or value not in choices:
+        raise ValueError(f"{name}={value!r} is not known: choose one of {', '.join(map(repr, choices))}.")
+
+
+def check_number(name: str, value: Any, *, above: float = -np.inf, at_least: float = -np.inf) -> float:
+    if isinstance(value, Real) and not isinstance(value, bool):
+        number = float(value)
+        if np.isfinite(number) and number > above and number >= at_least:
+            return number
+    bound = f" above {above:g}" if above > -np.inf else f" of at least {at_least:g}" if at_least > -np.inf else ""
+    raise ValueError(f"{name}={value!r} must be a finite number{bound}.")
+
+
+def check_count(name: str, value: Any, most: int | None = None, why: str = "") -> int:
+    if isinstance(value, Integral) and not isinstance(value, bool):
+        count = int(value)
+        if 1 <= count <= (most or count):
+            return count
+    bound = f"from 1 to {most}{why}" if most else "of at least 1"
+    raise ValueError(f"{name}={value!r} must be a whole number {bound}.")
+
+
+def check_callback(callback: Any) -> None:
+    if callback is not None and not callable(callback):
+        raise ValueError(f"callback={callback!r} must be None or a function of one event.")
+
+
+def loss_from(loss: Any, threshold: Any, pair_balance: Any, beta: Any) -> Loss:
+    check_choice("loss", loss, ["pairwise", "triplet"])
+    if loss == "triplet":
+        return TripletLoss(check_number("beta", beta, above=0))
+    check_choice("pair_balance", pair_balance, ["equal", "literal"])
+    return PairwiseLoss(check_number("threshold", threshold, above=0), pair_balance)
+
+
+def ridge_from(ridge: Any, n_dimensions: float) -> float:
+    """`"auto"`: min(1, D / 1600). The paper's ridge of 1 belongs to about 1,600 dimensions, and weighs less the more there are."""
+    if isinstance(ridge, str) and ridge == "auto":
+        return min(1.0, n_dimensions / 1600)
+    if isinstance(ridge, str):
+        raise ValueError(f'ridge={ridge!r} must be "auto" or a number of at least 0.')
+    return check_number("ridge", ridge, at_least=0)
+
+
+def max_groups_from(max_groups: Any, n_groups: int, family: Hashable | None = None) -> int:
+    if max_groups is None:
+        return min(n_groups, 400)
+    whose = "" if family is None else f" of family {family!r}"
+    return check_count("max_groups", max_groups, n_groups, f", the number of feature groups{whose}")
+
+
+def families_from(families: Any, groups: FeatureGroups) -> dict[Hashable, list[int]]:
+    """Family -> its groups, in order of first mention; one nameless family where none are given."""
+    if families is None:
+        return {None: list(range(len(groups)))}
+    if isinstance(families, Mapping):
+        missing = [name for name in groups.names if name not in families]
+        if missing:
+            raise ValueError(f"families has no label for feature group {missing[0]!r}: give every group one.")
+        labels: list[Hashable] = [families[name] for name in groups.names]
+    elif isinstance(families, Iterable) and not isinstance(families, str):
+        labels = list(families)
+    else:
+        raise ValueError(f"families={families!r} must be None, one label per feature group, or name -> label.")
+    if len(labels) != len(groups):
+        raise ValueError(
+            f"families has {len(labels)} labels for {len(groups)} feature groups: give one label per group."
+        )
+    members: dict[Hashable, list[int]] = {}
+    for k, label in enumerate(labels):
+        members.setdefault(label, []).append(k)
+    return members
+
+
+CallbackLike = Callable[[Any], bool | None] | None

@@ -1,0 +1,63 @@
+"""Files that are either written whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+
+def write_whole(path: str | os.PathLike[str], content: str | bytes) -> None:
+    """Write ``content`` (text as UTF-8) to ``path``; a failure leaves an older file as it was."""
+    data = content.encode("utf-8") if isinstance(content, str) else content
+    with whole_file(path) as file:
+        file.write(data)
+
+
+@contextmanager
+def whole_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """Give a temporary binary file that takes the place of ``path`` when the block ends without an error."""
+    # A symbolic link stays a link: the file that it names is the one to replace.
+    target = Path(os.path.realpath(path))
+    _check_replaceable(target)
+    # The same folder, because a rename is atomic only within one file system.
+    temporary = target.with_name(f".samekind-{secrets.token_hex(8)}.tmp")
+    try:
+        with open(temporary, "xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        if target.exists():
+            shutil.copymode(target, temporary)
+        os.replace(temporary, target)
+    except BaseException as error:
+        temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            _blame_target(error, temporary, target)
+        raise
+
+
+def _check_replaceable(target: Path) -> None:
+    """Refuse what a rename would fail on late, or would replace although a plain write could not."""
+    if not target.parent.is_dir():
+        problem = "There is no such folder to write into; make it first"
+        raise FileNotFoundError(errno.ENOENT, problem, str(target.parent))
+    if target.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "This is a folder; give the name of a file", str(target))
+    if target.exists() and not target.is_file():
+        problem = "This is a device or a pipe; give the name of a plain file"
+        raise OSError(errno.EINVAL, problem, str(target))
+    if target.exists() and not os.access(target, os.W_OK):
+        problem = "This file is write-protected; choose another name or allow writing to it"
+        raise PermissionError(errno.EACCES, problem, str(target))
+
+
+def _blame_target(error: OSError, temporary: Path, target: Path) -> None:
+    """Name the file that was asked for: a full disk names none, and nobody knows the temporary."""
+    if error.filename in (None, str(temporary)) and error.filename2 is None:
+        error.filename = str(target)

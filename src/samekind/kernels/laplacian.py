@@ -1,0 +1,167 @@
+"""Z^T (S - W - W^T) Z and its kin (Eq. 6), from tiles of weights, half of the pairs being enough.
+
+Tiles cover each unordered pair of row and column blocks once. A tile of H stands for the weights of its pairs seen
+from both ends, so that `H + H^T = W + W^T`, and S holds the row sums of H + H^T. Each form takes the tiles of one strip
+of rows (`strip`) and joins the strips (`total`): strips are independent, so that they may be made in any order and
+by any number of threads, and so are the blocks of rows that `total` maps over.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
+
+import numpy as np
+
+from samekind.kernels.spectral import Matrix, symmetrised
+from samekind.kernels.types import Array
+
+
+class WeightTile(NamedTuple):
+    rows: slice
+    cols: slice
+    H: Array  # (n, m)
+    value: float  # the tile's share of the loss, where the loss is a sum over tiles
+
+
+Result_co = TypeVar("Result_co", covariant=True)
+Degrees: TypeAlias = Array
+Part: TypeAlias = tuple[Array, Degrees]  # a strip's share of the form without S, and its share of S
+OverBlocks: TypeAlias = Callable[[Callable[[slice], Any]], Iterator[Any]]  # maps over blocks of rows, in order
+
+
+class Form(Protocol[Result_co]):
+    """What is made of the weights."""
+
+    def strip(self, tiles: Iterator[WeightTile]) -> Part: ...
+
+    def total(self, parts: Iterable[Part], over_blocks: OverBlocks) -> Result_co: ...
+
+
+class GramForm:
+    """`Z^T (S - H - H^T) Z`, Z (N, D) -> (D, D): the gradient of a loss with respect to A."""
+
+    def __init__(self, Z: Array):
+        self.Z = Z
+
+    def strip(self, tiles: Iterator[WeightTile]) -> Part:
+        rows, HZ, degrees = _strip_product(self.Z, tiles)
+        return self.Z[rows].T @ HZ, degrees
+
+    def total(self, parts: Iterable[Part], over_blocks: OverBlocks) -> Matrix:
+        inner, degrees = _summed(parts)
+        ZSZ = _sum(over_blocks(lambda rows: _scaled(self.Z, degrees, rows).T @ self.Z[rows]))
+        return symmetrised(ZSZ) - inner - inner.T
+
+
+class BlockForm:
+    """The diagonal blocks of `Z^T (S - H - H^T) Z`: Z (N, D) and slices of its columns -> one matrix per slice."""
+
+    def __init__(self, Z: Array, blocks: Sequence[slice]):
+        self.Z = Z
+        self.blocks = blocks
+
+    def strip(self, tiles: Iterator[WeightTile]) -> Part:
+        rows, HZ, degrees = _strip_product(self.Z, tiles)
+        return self._inner(self.Z[rows], HZ), degrees
+
+    def total(self, parts: Iterable[Part], over_blocks: OverBlocks) -> list[Matrix]:
+        inner, degrees = _summed(parts)
+        ZSZ = _sum(over_blocks(lambda rows: self._inner(self.Z[rows], _scaled(self.Z, degrees, rows))))
+        packed = ZSZ - 2 * inner
+        sizes = [block.stop - block.start for block in self.blocks]
+        ends = np.cumsum([size**2 for size in sizes])
+        return [
+            symmetrised(packed[end - size**2 : end].reshape(size, size)) for end, size in zip(ends, sizes, strict=True)
+        ]
+
+    def _inner(self, Z: Array, V: Array) -> Array:
+        """`Z_k^T V_k` of every block, end to end in one vector."""
+        return np.concatenate([(Z[:, block].T @ V[:, block]).ravel() for block in self.blocks])
+
+
+class ProductForm:
+    """`(S - H - H^T) Y`, Y (N, r) -> (N, r): what a factored gradient needs."""
+
+    def __init__(self, Y: Array):
+        self.Y = Y
+
+    def strip(self, tiles: Iterator[WeightTile]) -> Part:
+        product = np.zeros_like(self.Y)
+        degrees = np.zeros(len(self.Y))
+        for rows, cols, H, _ in tiles:
+            product[rows] += H @ self.Y[cols]
+            product[cols] += H.T @ self.Y[rows]
+            _add_degrees(degrees, rows, cols, H)
+        return product, degrees
+
+    def total(self, parts: Iterable[Part], over_blocks: OverBlocks) -> Matrix:
+        product, degrees = _summed(parts)
+        return degrees[:, None] * self.Y - product
+
+
+def _strip_product(Z: Array, tiles: Iterator[WeightTile]) -> tuple[slice, Array, Degrees]:
+    """`H Z` of one strip of rows, and the strip's share of S."""
+    degrees = np.zeros(len(Z))
+    first = next(tiles)
+    HZ = first.H @ Z[first.cols]
+    _add_degrees(degrees, first.rows, first.cols, first.H)
+    for rows, cols, H, _ in tiles:
+        HZ += H @ Z[cols]
+        _add_degrees(degrees, rows, cols, H)
+    return first.rows, HZ, degrees
+
+
+def _scaled(Z: Array, degrees: Degrees, rows: slice) -> Array:
+    """`S Z` of some rows."""
+    return Z[rows] * degrees[rows, None].astype(Z.dtype)
+
+
+def _add_degrees(degrees: Degrees, rows: slice, cols: slice, H: Array) -> None:
+    degrees[rows] += H.sum(axis=1)
+    degrees[cols] += H.sum(axis=0)
+
+
+def _summed(parts: Iterable[Part]) -> tuple[Matrix, Degrees]:
+    parts = iter(parts)
+    first, degrees = next(parts)
+    inner = first.astype(np.float64)
+    for more, more_degrees in parts:
+        inner += more
+        degrees += more_degrees
+    return inner, degrees
+
+
+def _sum(arrays: Iterator[Array]) -> Matrix:
+    total = next(arrays).astype(np.float64)
+    for array in arrays:
+        total += array
+    return total
+
+
+class InnerForm:
+    """Another form, and with it `sum_ij w_ij d0_ij` for some fixed distances d0, the derivative by their scale."""
+
+    def __init__(self, form: Form[Any], fixed: Callable[[WeightTile], Array]):
+        self.form = form
+        self.fixed = fixed
+
+    def strip(self, tiles: Iterator[WeightTile]) -> Part:
+        inner: list[float] = []
+
+        def passing() -> Iterator[WeightTile]:
+            for tile in tiles:
+                inner.append(float(np.einsum("ij,ij->i", tile.H, self.fixed(tile)).sum(dtype=np.float64)))
+                yield tile
+
+        part, degrees = self.form.strip(passing())
+        return part, np.append(degrees, sum(inner))
+
+    def total(self, parts: Iterable[Part], over_blocks: OverBlocks) -> tuple[Any, float]:
+        inner: list[float] = []
+
+        def passing() -> Iterator[Part]:
+            for part, degrees in parts:
+                inner.append(float(degrees[-1]))
+                yield part, degrees[:-1]
+
+        result = self.form.total(passing(), over_blocks)
+        return result, sum(inner)

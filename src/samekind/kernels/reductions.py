@@ -1,0 +1,73 @@
+"""Streaming reductions: log-sum-exp over rows and columns of a tile, and the k smallest of a row.
+
+A partial result of log-sum-exp is one number per row, -inf for an empty sum; `merge_log_sum_exp` joins two. A
+partial result of the k smallest is a sorted list of values with their places; `merge_smallest` joins two.
+"""
+
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from samekind.kernels.types import Array, IntArray
+
+LogSums: TypeAlias = NDArray[np.float64]
+
+
+def log_sum_exp(X: Array, axis: int) -> LogSums:
+    """`ln sum exp X` along one axis; entries of -inf count as absent."""
+    top = X.max(axis=axis, initial=-np.inf)
+    top[~np.isfinite(top)] = 0
+    with np.errstate(divide="ignore"):
+        sums = np.exp(X - np.expand_dims(top, axis)).sum(axis=axis, dtype=np.float64)
+        logs: LogSums = np.log(sums) + top
+    return logs
+
+
+def log_sum_exp_negative(D: Array) -> tuple[LogSums, LogSums]:
+    """`ln sum exp -D` along rows and along columns, D (n, m) -> (n,), (m,).
+
+    One exponential serves both when every row's and every column's smallest entry is near enough to the tile's.
+    """
+    row_lows, col_lows = D.min(axis=1), D.min(axis=0)
+    low, high = row_lows.min(), max(row_lows.max(), col_lows.max())
+    if not high - low <= shared_exponent_range(D.dtype):
+        return log_sum_exp(-D, axis=1), log_sum_exp(-D, axis=0)
+    E = np.subtract(low, D)
+    np.exp(E, out=E)
+    return (
+        np.log(E.sum(axis=1).astype(np.float64)) - float(low),
+        np.log(E.sum(axis=0).astype(np.float64)) - float(low),
+    )
+
+
+def shared_exponent_range(dtype: np.dtype[Any]) -> float:
+    """How far apart the logarithms of two numbers may be for both to keep full precision after one shift."""
+    info = np.finfo(dtype)
+    return float(np.log(info.eps) - np.log(info.tiny))
+
+
+def merge_log_sum_exp(a: LogSums, b: LogSums) -> LogSums:
+    """`ln(e^a + e^b)`: associative, commutative, with -inf as the neutral element."""
+    return np.logaddexp(a, b)
+
+
+def smallest(D: Array, k: int, first_column: int = 0) -> tuple[Array, IntArray]:
+    """The k smallest of each row, in order, with their columns: (n, m) -> (n, min(k, m)) twice."""
+    n, m = D.shape
+    k = min(k, m)
+    places = np.argpartition(D, k - 1, axis=1)[:, :k] if 0 < k < m else np.tile(np.arange(m), (n, 1))[:, :k]
+    return _in_order(np.take_along_axis(D, places, axis=1), places + first_column)
+
+
+def merge_smallest(a: tuple[Array, IntArray], b: tuple[Array, IntArray], k: int) -> tuple[Array, IntArray]:
+    """The k smallest of two partial results; equal values go by their columns, so that merging is associative."""
+    values = np.concatenate([a[0], b[0]], axis=1)
+    places = np.concatenate([a[1], b[1]], axis=1)
+    values, places = _in_order(values, places)
+    return values[:, :k], places[:, :k]
+
+
+def _in_order(values: Array, places: IntArray) -> tuple[Array, IntArray]:
+    order = np.lexsort((places, values), axis=1)
+    return np.take_along_axis(values, order, axis=1), np.take_along_axis(places, order, axis=1)

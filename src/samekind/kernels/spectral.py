@@ -1,0 +1,90 @@
+"""Small symmetric matrices: where a metric may be, and how it factors."""
+
+from typing import Literal, TypeAlias
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+Matrix: TypeAlias = NDArray[np.float64]
+Norm: TypeAlias = Literal["frobenius", "spectral"]
+
+
+def symmetrised(A: Matrix) -> Matrix:
+    return (A + A.T) / 2
+
+
+def eigh(A: Matrix) -> tuple[Matrix, Matrix]:
+    """Eigenvalues (rising) and eigenvectors (columns) of a symmetric matrix."""
+    values, vectors = scipy.linalg.eigh(A, driver="evd", check_finite=False)
+    return values, vectors
+
+
+def project_psd(A: Matrix) -> Matrix:
+    """Pi_PSD(A): the nearest positive semi-definite matrix."""
+    return project_trace_ball(A, np.inf)
+
+
+def project_trace_ball(A: Matrix, bound: float) -> Matrix:
+    """Pi_nu(A): the nearest matrix with A >= 0 and tr(A) <= bound."""
+    values, vectors = eigh(symmetrised(A))
+    capped = project_capped_simplex(values, bound)
+    kept = capped > 0
+    half = vectors[:, kept] * np.sqrt(capped[kept])
+    return half @ half.T
+
+
+def project_capped_simplex(values: NDArray[np.float64], bound: float) -> NDArray[np.float64]:
+    """The nearest vector with no negative entry and a sum of at most `bound`."""
+    clipped = np.maximum(values, 0)
+    if clipped.sum() <= bound:
+        return clipped
+    falling = np.sort(values)[::-1]
+    excess = np.cumsum(falling) - bound
+    last = np.flatnonzero(falling * np.arange(1, len(values) + 1) > excess)[-1]
+    projected: NDArray[np.float64] = np.maximum(values - excess[last] / (last + 1), 0)
+    return projected
+
+
+def leading_factor(A: Matrix, n_components: int | None = None) -> Matrix:
+    """L (D, r) with `A = L L^T`, columns by falling eigenvalue; the leading `n_components` of them.
+
+    Eigenvalues within rounding of zero are dropped. Each column's largest entry is positive, so that equal
+    matrices give equal factors.
+    """
+    values, vectors = eigh(symmetrised(A))
+    values, vectors = values[::-1], vectors[:, ::-1]
+    rank = int((values > rounding_floor(values)).sum())
+    rank = rank if n_components is None else min(rank, n_components)
+    return with_fixed_signs(vectors[:, :rank] * np.sqrt(values[:rank]))
+
+
+def principal_axes(L: Matrix, smallest: float = 1e-6) -> Matrix:
+    """The same `L L^T` with orthogonal columns by falling length; those below `smallest` of the first are dropped."""
+    U, lengths, _ = scipy.linalg.svd(L, full_matrices=False, check_finite=False)
+    kept = lengths > smallest * lengths.max(initial=0)
+    return with_fixed_signs(U[:, kept] * lengths[kept])
+
+
+def with_fixed_signs(L: Matrix) -> Matrix:
+    """Each column's largest entry made positive."""
+    if not L.size:
+        return L
+    largest = L[np.abs(L).argmax(axis=0), np.arange(L.shape[1])]
+    return L * np.where(largest < 0, -1.0, 1.0)
+
+
+def rounding_floor(values: NDArray[np.float64]) -> float:
+    """Below this an eigenvalue is rounding, not rank."""
+    return float(np.abs(values).max(initial=0) * len(values) * np.finfo(np.float64).eps * 4)
+
+
+def rank_of(A: Matrix) -> int:
+    values = scipy.linalg.eigvalsh(A)
+    return int((values > rounding_floor(values)).sum())
+
+
+def block_score(G: Matrix, norm: Norm = "frobenius") -> float:
+    """`||Pi_PSD(-G)||`, line 4 of Algorithm 1: how steeply f falls along the best metric of one group."""
+    falls = np.maximum(-scipy.linalg.eigvalsh(G, check_finite=False), 0)
+    return float(np.sqrt(np.sum(falls**2)) if norm == "frobenius" else falls.max(initial=0))

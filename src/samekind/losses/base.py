@@ -1,0 +1,57 @@
+"""What a loss is: it sees tiles of distances and of the relation, never the data.
+
+A loss with row statistics goes over all tiles once to make them (`statistics`, joined by `merge_log_sum_exp`), turns
+them into its value and what the weights need of each anchor (`anchors`), then gives the weights of any tile.
+A loss without them has a value on each tile instead.
+"""
+
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from samekind.kernels.reductions import LogSums
+from samekind.kernels.types import Array
+from samekind.relation import PairTile, Relation
+
+
+class Anchors(NamedTuple):
+    """What the weights need of each sample: of all of them, or of the rows or columns of one tile."""
+
+    factors: NDArray[np.float64]  # (n,)
+    statistics: LogSums  # (n, n_statistics)
+
+    def of(self, part: slice) -> "Anchors":
+        return Anchors(self.factors[part], self.statistics[part])
+
+
+class BoundLoss(Protocol):
+    """A loss with the normalisers of one relation."""
+
+    @property
+    def n_statistics(self) -> int:
+        """Running row statistics that the weights need; 0 for none."""
+        ...
+
+    @property
+    def has_tile_values(self) -> bool:
+        """Whether the value is a sum over tiles; or else it comes from the row statistics."""
+        ...
+
+    def statistics(self, D: Array, pairs: PairTile, mirrored: bool) -> tuple[LogSums, LogSums | None]:
+        """Row statistics (n, n_statistics) of a tile's rows and, where it is mirrored, of its columns (m, ...)."""
+        ...
+
+    def anchors(self, statistics: LogSums) -> tuple[float, Anchors]:
+        """The merged row statistics (N, n_statistics), made into the value and what the weights need."""
+        ...
+
+    def tile_value(self, D: Array, pairs: PairTile, mirrored: bool) -> float: ...
+
+    def tile_weights(self, D: Array, pairs: PairTile, rows: Anchors, cols: Anchors | None) -> tuple[float, Array]:
+        """The tile's value and its H (see kernels.laplacian); `cols` is None where the tile is not mirrored."""
+        ...
+
+
+class Loss(Protocol):
+    def bind(self, relation: Relation) -> BoundLoss: ...

@@ -1,0 +1,130 @@
+"""Triplet loss: every sample nearer to its own class than to others (Eq. 9-11)."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from samekind.kernels.reductions import (
+    LogSums,
+    log_sum_exp,
+    log_sum_exp_negative,
+    shared_exponent_range,
+)
+from samekind.kernels.types import Array, BoolArray
+from samekind.losses.base import Anchors
+from samekind.relation import PairTile, Relation
+
+TARGETS, OTHERS = (
+    0,
+    1,
+)  # columns of the row statistics: ln sum e^d over T(i), ln sum e^-d over the other classes
+
+
+@dataclass(frozen=True)
+class TripletLoss:
+    """`1/(M ln(1 + beta)) * sum_i softplus(z_i)` over the M samples that have a target neighbour,
+
+    `z_i = ln beta + logmeanexp_{j in T(i)} d_ij + logmeanexp_{k: other class} (-d_ik)`.
+    """
+
+    beta: float = 1e6
+
+    def bind(self, relation: Relation) -> "BoundTripletLoss":
+        is_anchor = relation.n_targets > 0
+        counts = np.maximum(relation.n_targets, 1) * relation.n_other.astype(np.float64)
+        return BoundTripletLoss(
+            is_anchor=is_anchor,
+            log_scale=np.log(self.beta) - np.log(counts),
+            share=float(1 / (is_anchor.sum() * np.log1p(self.beta))),
+        )
+
+
+@dataclass(frozen=True)
+class BoundTripletLoss:
+    is_anchor: BoolArray  # (N,)
+    log_scale: NDArray[np.float64]  # (N,) ln beta - ln |T(i)| - ln N_i^-
+    share: float  # 1 / (M ln(1 + beta))
+
+    n_statistics = 2
+    has_tile_values = False
+
+    def statistics(self, D: Array, pairs: PairTile, mirrored: bool) -> tuple[LogSums, LogSums | None]:
+        if pairs.other is None:
+            rows, cols = log_sum_exp_negative(D)
+            return _columns(rows), _columns(cols) if mirrored else None
+        away = _only(pairs.other, -D)
+        rows = _columns(log_sum_exp(away, axis=1), log_sum_exp(_only(pairs.targets, D), axis=1))
+        if not mirrored:
+            return rows, None
+        return rows, _columns(log_sum_exp(away, axis=0), log_sum_exp(_only(pairs.targets_back, D), axis=0))
+
+    def anchors(self, statistics: LogSums) -> tuple[float, Anchors]:
+        """The value, and `share sigmoid(z_i)` for each anchor: what its weights add up to on either side."""
+        z = np.where(self.is_anchor, self.log_scale + statistics.sum(axis=1), -np.inf)
+        value = self.share * float(np.logaddexp(0, z).sum())
+        return value, Anchors(self.share * np.exp(-np.logaddexp(0, -z)), statistics)
+
+    def tile_value(self, D: Array, pairs: PairTile, mirrored: bool) -> float:
+        return 0.0
+
+    def tile_weights(self, D: Array, pairs: PairTile, rows: Anchors, cols: Anchors | None) -> tuple[float, Array]:
+        """Softmax weights of Eq. 11 (with phi+ and phi- where they belong), from the rows and from the columns."""
+        if pairs.other is None:
+            return 0.0, _others(D, rows, cols)
+        H = _others(_only(pairs.other, D, np.inf), rows, cols)
+        H += _targets(_only(pairs.targets, D), rows, 1)
+        if cols is not None:
+            H += _targets(_only(pairs.targets_back, D), cols, 0)
+        return 0.0, H
+
+
+def _columns(others: LogSums, targets: LogSums | None = None) -> LogSums:
+    columns = np.full((len(others), 2), -np.inf)
+    columns[:, OTHERS] = others
+    if targets is not None:
+        columns[:, TARGETS] = targets
+    return columns
+
+
+def _only(mask: BoolArray | None, D: Array, absent: float = -np.inf) -> Array:
+    return np.where(mask, D, D.dtype.type(absent))  # type: ignore[arg-type]
+
+
+def _targets(D: Array, anchors: Anchors, axis: int) -> Array:
+    """`factor_i exp(d_ij - ln sum_T e^d)`, the anchors along rows (axis 1) or columns (axis 0)."""
+    tops = np.where(np.isfinite(anchors.statistics[:, TARGETS]), anchors.statistics[:, TARGETS], 0)
+    E = D - np.expand_dims(tops, axis).astype(D.dtype)
+    np.exp(E, out=E)
+    E *= np.expand_dims(anchors.factors, axis).astype(D.dtype)
+    return E
+
+
+def _others(D: Array, rows: Anchors, cols: Anchors | None) -> Array:
+    """`-factor_i exp(-d_ij - ln sum e^-d)` from the rows, plus the same from the columns.
+
+    One exponential serves both ends when the shifts lie close enough together.
+    """
+    shifts = rows.statistics[:, OTHERS]
+    if cols is None:
+        return _softmin(D, shifts[:, None], rows.factors[:, None])
+    back = cols.statistics[:, OTHERS]
+    low, high = min(shifts.min(), back.min()), max(shifts.max(), back.max())
+    if not high - low <= shared_exponent_range(D.dtype):
+        E = _softmin(D, shifts[:, None], rows.factors[:, None])
+        E += _softmin(D, back[None, :], cols.factors[None, :])
+        return E
+    E = np.subtract(D.dtype.type(-low), D)
+    np.exp(E, out=E)
+    E *= np.add.outer(
+        (-rows.factors * np.exp(low - shifts)).astype(D.dtype),
+        (-cols.factors * np.exp(low - back)).astype(D.dtype),
+    )
+    return E
+
+
+def _softmin(D: Array, shifts: NDArray[np.float64], factors: NDArray[np.float64]) -> Array:
+    E = -D - shifts.astype(D.dtype)
+    np.exp(E, out=E)
+    E *= -factors.astype(D.dtype)
+    return E

@@ -1,0 +1,30 @@
+"""What a solver tells while it works; whoever listens may ask it to stop."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+
+@dataclass(frozen=True)
+class Event:
+    """One round of selection or one iteration of joint learning."""
+
+    step: str  # "selection" or "joint"
+    iteration: int  # counted from 1
+    total: int  # the most that there can be
+    objective: float
+    rank: int
+    details: dict[str, Any] = field(default_factory=dict)
+
+    def record(self) -> dict[str, Any]:
+        """A flat row for a history."""
+        row = {"step": self.step, "iteration": self.iteration, "objective": self.objective, "rank": self.rank}
+        return row | self.details
+
+
+Observer: TypeAlias = Callable[[Event], bool | None]
+"""Called with each event; True asks the solver to stop and return what it has."""
+
+
+def unobserved(event: Event) -> None:
+    return None

@@ -1,0 +1,57 @@
+"""What a store of feature groups offers."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from samekind.kernels.types import Array, IntArray
+
+WIDEST_PANEL = 1024  # columns: wide enough for BLAS to run at full speed
+
+
+class FeatureStore(Protocol):
+    """N samples, each with K feature groups of any sizes."""
+
+    @property
+    def group_sizes(self) -> IntArray: ...
+
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+
+    def panel(self, groups: Sequence[int], rows: IntArray) -> Array:
+        """The features of some groups side by side, for some samples in this order: (len(rows), sum of sizes), a copy."""
+        ...
+
+
+class Panel(NamedTuple):
+    groups: list[int]
+    columns: list[slice]  # of each group in Z
+    Z: Array  # (N, width), centred
+
+
+def panels_of(store: FeatureStore, groups: Sequence[int], rows: IntArray) -> Iterator[Panel]:
+    """All the groups named, in panels of whole groups."""
+    sizes = store.group_sizes
+    for batch in _batches([int(sizes[k]) for k in groups]):
+        chosen = [int(groups[at]) for at in batch]
+        ends = np.cumsum(sizes[chosen]).tolist()
+        columns = [slice(end - int(sizes[k]), end) for k, end in zip(chosen, ends, strict=True)]
+        yield Panel(chosen, columns, centred(store.panel(chosen, rows)))
+
+
+def centred(Z: Array) -> Array:
+    """Distances do not see the mean; rounding does."""
+    Z -= Z.mean(axis=0)
+    return Z
+
+
+def _batches(sizes: list[int]) -> Iterator[range]:
+    start = width = 0
+    for at, size in enumerate(sizes):
+        if at > start and width + size > WIDEST_PANEL:
+            yield range(start, at)
+            start, width = at, 0
+        width += size
+    if sizes:
+        yield range(start, len(sizes))

@@ -1,0 +1,134 @@
+"""Small problems that many tests share: labelled data, an objective over it, and the oracle's loss for the same samples."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from samekind.compute.executor import Executor
+from samekind.compute.sources import FactoredDistances
+from samekind.compute.tiles import TilePlan
+from samekind.losses import PairwiseLoss, TripletLoss
+from samekind.objective import Objective
+from samekind.relation import Relation
+from tests import oracle
+
+PLENTY = 1 << 30
+SIZES = (5, 1, 4, 2, 1, 3)  # unequal classes, two of them singletons: N = 16
+BOTH_LOSSES = ["pairwise-equal", "triplet"]
+ALL_LOSSES = ["pairwise-equal", "pairwise-literal", "triplet", "triplet-2-neighbors"]
+
+THRESHOLD = 3.0
+BETA = 30.0
+
+
+def labelled_data(sizes=SIZES, n_features=6, *, seed=0, spread=1.0, dtype=np.float64):
+    """X (N, n_features) around class centres, and labels, both in no particular order."""
+    rng = np.random.default_rng(seed)
+    labels = rng.permutation(np.repeat(np.arange(len(sizes)), sizes))
+    centres = rng.normal(size=(len(sizes), n_features))
+    X = spread * (centres[labels] + 0.7 * rng.normal(size=(len(labels), n_features)))
+    return X.astype(dtype), labels
+
+
+@dataclass(frozen=True)
+class Case:
+    objective: Objective
+    Z: Any  # (N, D) in class order, centred
+    labels: Any  # in class order
+    reference: Any  # the oracle's loss, samples in class order
+
+    def with_plan(self, block, *, memory_budget=PLENTY, n_jobs=1):
+        plan = TilePlan(len(self.labels), block)
+        changed = replace(
+            self.objective,
+            plan=plan,
+            memory_budget=memory_budget,
+            executor=Executor(n_jobs),
+            dtype=self.Z.dtype,
+        )
+        return replace(self, objective=changed)
+
+
+def case(loss, sizes=SIZES, n_features=6, *, seed=0, spread=1.0, dtype=np.float64, block=5, n_jobs=1):
+    X, labels = labelled_data(sizes, n_features, seed=seed, spread=spread, dtype=dtype)
+    return case_of(loss, X, labels, block=block, n_jobs=n_jobs)
+
+
+def case_of(loss, X, labels, *, block=5, n_jobs=1, memory_budget=PLENTY):
+    relation = Relation.from_labels(labels)
+    Z = X[relation.order]
+    Z = Z - Z.mean(axis=0)
+    labels = np.asarray(labels)[relation.order]
+    k = 2 if loss == "triplet-2-neighbors" else None
+    if k:
+        relation = relation.with_neighbors([Z], k, PLENTY)
+    objective = Objective(
+        package_loss(loss).bind(relation),
+        relation,
+        TilePlan(len(Z), block),
+        Executor(n_jobs),
+        memory_budget,
+        Z.dtype,
+    )
+    return Case(objective, Z, labels, reference_loss(loss, Z, labels, k))
+
+
+def package_loss(loss):
+    kind, _, variant = loss.partition("-")
+    return PairwiseLoss(THRESHOLD, variant) if kind == "pairwise" else TripletLoss(BETA)
+
+
+def reference_loss(loss, Z, labels, k):
+    kind, _, variant = loss.partition("-")
+    if kind == "pairwise":
+        return oracle.Pairwise(labels, THRESHOLD, variant)
+    return oracle.Triplet(labels, BETA, oracle.target_neighbors(Z, labels, k) if k else None)
+
+
+def random_psd(n, *, seed=0, rank=None, scale=1.0):
+    """A positive semi-definite matrix whose trace is about `scale * n`."""
+    L = np.random.default_rng(seed).normal(size=(n, rank or n))
+    return scale / L.shape[1] * L @ L.T
+
+
+def random_symmetric(n, *, seed=0):
+    M = np.random.default_rng(seed).normal(size=(n, n))
+    return (M + M.T) / 2
+
+
+def under(Z, A):
+    """The distances of Z under A, as a source of tiles."""
+    return FactoredDistances.quadratic(Z, Z @ A.astype(Z.dtype))
+
+
+def dense(source, plan):
+    """A source's tiles put together: (N, N)."""
+    D = np.full((plan.n_samples, plan.n_samples), np.nan)
+    for tile in plan.tiles():
+        D[tile.rows, tile.cols] = source.tile(tile)
+        D[tile.cols, tile.rows] = source.tile(tile).T
+    return D
+
+
+def both_ends(objective, distances):
+    """`H + H^T` of all tiles put together, which is to be `W + W^T`: (N, N)."""
+    weights = objective.weights(distances)
+    total = np.zeros((objective.plan.n_samples,) * 2)
+    for tile in objective.plan.tiles():
+        H = weights.source.tile(tile).H
+        total[tile.rows, tile.cols] += H
+        total[tile.cols, tile.rows] += H.T
+    return total
+
+
+def relative_error(actual, desired):
+    """The largest difference, relative to the largest entry."""
+    desired = np.asarray(desired, dtype=np.float64)
+    assert np.shape(actual) == desired.shape
+    return np.abs(np.asarray(actual, dtype=np.float64) - desired).max() / np.abs(desired).max()
+
+
+def directional_difference(f, x, direction, h=1e-5):
+    """Central difference of f at x along a direction."""
+    return (f(x + h * direction) - f(x - h * direction)) / (2 * h)

@@ -1,0 +1,123 @@
+"""Projections onto the set of metrics, factors and scores of small matrices."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from samekind.kernels import spectral
+from tests import cases, oracle
+
+entries = st.floats(-100, 100, allow_subnormal=False)
+matrices = st.integers(1, 5).flatmap(lambda n: hnp.arrays(np.float64, (n, n), elements=entries))
+pairs = st.integers(1, 5).flatmap(lambda n: st.tuples(*[hnp.arrays(np.float64, (n, n), elements=entries)] * 2))
+bounds = st.floats(1e-3, 1e3) | st.just(np.inf)
+
+
+@given(matrices, bounds)
+def test_projection_is_feasible(A, bound):
+    P = spectral.project_trace_ball(A, bound)
+    scale = np.abs(A).max() + 1e-300
+    np.testing.assert_array_equal(P, P.T)
+    assert np.linalg.eigvalsh(P).min() >= -1e-13 * scale
+    assert np.trace(P) <= bound + 1e-12 * scale
+
+
+@given(matrices, bounds)
+def test_projection_is_idempotent(A, bound):
+    P = spectral.project_trace_ball(A, bound)
+    np.testing.assert_allclose(spectral.project_trace_ball(P, bound), P, atol=1e-12 * (np.abs(A).max() + 1e-300))
+
+
+@given(pairs, bounds)
+def test_projection_is_non_expansive(two, bound):
+    A, B = (spectral.symmetrised(M) for M in two)
+    P, Q = (spectral.project_trace_ball(M, bound) for M in (A, B))
+    assert np.linalg.norm(P - Q) <= np.linalg.norm(A - B) + 1e-11
+
+
+@given(matrices, bounds)
+def test_projection_equals_the_oracles(A, bound):
+    P = spectral.project_trace_ball(A, bound)
+    np.testing.assert_allclose(P, oracle.project_trace_ball(A, bound), atol=1e-12 * (np.abs(A).max() + 1e-300))
+
+
+@given(matrices)
+def test_psd_projection_equals_the_oracles(A):
+    P = spectral.project_psd(A)
+    np.testing.assert_allclose(P, oracle.project_psd(A), atol=1e-12 * (np.abs(A).max() + 1e-300))
+
+
+@given(matrices, bounds, st.integers(0, 10**6))
+def test_no_feasible_matrix_is_nearer_than_the_projection(A, bound, seed):
+    A = spectral.symmetrised(A)
+    P = spectral.project_trace_ball(A, bound)
+    other = cases.random_psd(len(A), seed=seed)
+    other *= min(1.0, bound / np.trace(other))
+    assert np.vdot(A - P, other - P) <= 1e-10 * (1 + np.linalg.norm(A)) * (1 + np.linalg.norm(other))
+
+
+@pytest.mark.parametrize("ratio", [1e-10, 1e-17, 1e-300], ids=str)
+def test_projection_to_a_bound_far_below_the_eigenvalues(ratio):
+    projected = spectral.project_capped_simplex(np.array([1.0, 0.5, -1.0]), ratio)
+    assert projected.min() >= 0
+    assert projected.sum() <= ratio + 1e-15
+
+
+def test_a_bound_of_zero_leaves_nothing():
+    np.testing.assert_array_equal(spectral.project_capped_simplex(np.array([2.0, 1.0]), 0.0), [0.0, 0.0])
+
+
+@given(matrices)
+def test_leading_factor_gives_the_matrix_back(M):
+    A = M @ M.T
+    L = spectral.leading_factor(A)
+    lengths = np.linalg.norm(L, axis=0)
+    np.testing.assert_allclose(L @ L.T, A, atol=1e-12 * (np.abs(A).max() + 1e-300))
+    assert (np.diff(lengths) <= 1e-9 * lengths.max(initial=0)).all()
+    assert L.shape[1] == spectral.rank_of(A)
+
+
+def test_leading_factor_keeps_the_largest_eigenvalues():
+    A = cases.random_psd(5)
+    L = spectral.leading_factor(A, 2)
+    values = np.linalg.eigvalsh(A)
+    np.testing.assert_allclose(np.sort(np.linalg.norm(L, axis=0) ** 2), values[-2:])
+    np.testing.assert_allclose(A @ L, L * values[:-3:-1], atol=1e-12)
+
+
+def test_leading_factor_and_rank_do_not_count_rounding():
+    A = cases.random_psd(6, rank=2)
+    assert spectral.leading_factor(A).shape == (6, 2)
+    assert spectral.rank_of(A) == 2
+    assert spectral.rank_of(np.zeros((3, 3))) == 0
+
+
+def test_fixed_signs_make_the_largest_entry_of_a_column_positive():
+    L = np.array([[1.0, -3.0], [-2.0, 1.0]])
+    np.testing.assert_array_equal(spectral.with_fixed_signs(L), [[-1.0, 3.0], [2.0, -1.0]])
+
+
+def test_principal_axes_keep_the_metric_and_drop_what_adds_nothing():
+    L = np.random.default_rng(0).normal(size=(6, 3))
+    axes = spectral.principal_axes(np.hstack([L, 1e-9 * L[:, :1]]))
+    inner = axes.T @ axes
+    assert axes.shape == (6, 3)
+    np.testing.assert_allclose(axes @ axes.T, L @ L.T, atol=1e-12)
+    np.testing.assert_allclose(inner, np.diag(np.diag(inner)), atol=1e-12)
+    assert (np.diff(np.diag(inner)) <= 0).all()
+
+
+@given(matrices)
+def test_block_score_is_a_norm_of_the_projected_negative_gradient(G):
+    G = spectral.symmetrised(G)
+    P = oracle.project_psd(-G)
+    scale = np.abs(G).max() + 1e-300
+    assert spectral.block_score(G, "frobenius") == pytest.approx(np.linalg.norm(P), abs=1e-12 * scale)
+    assert spectral.block_score(G, "spectral") == pytest.approx(np.linalg.norm(P, 2), abs=1e-12 * scale)
+
+
+def test_block_score_is_zero_where_the_gradient_is_positive():
+    assert spectral.block_score(cases.random_psd(4), "frobenius") == 0.0
+    assert spectral.block_score(cases.random_psd(4), "spectral") == 0.0

@@ -1,0 +1,86 @@
+"""The pairwise loss (Eq. 3-6) against literal loops."""
+
+import math
+
+import numpy as np
+import pytest
+
+from samekind.kernels.laplacian import GramForm
+from samekind.losses import PairwiseLoss
+from samekind.relation import Relation
+from tests import cases, oracle
+
+BALANCES = ["equal", "literal"]
+
+
+@pytest.fixture(params=BALANCES)
+def loss(request):
+    return f"pairwise-{request.param}"
+
+
+@pytest.mark.parametrize("sizes", [cases.SIZES, (6, 5), (1, 7)], ids=str)
+@pytest.mark.parametrize("A", [cases.random_psd(6), cases.random_symmetric(6)], ids=["psd", "indefinite"])
+def test_value_weights_and_gradient_equal_the_oracles(loss, sizes, A):
+    case = cases.case(loss, sizes)
+    D = oracle.distances(case.Z, A)
+    W = case.reference.weights(D)
+    value, G = case.objective.value_and_form(cases.under(case.Z, A), GramForm(case.Z))
+    assert value == pytest.approx(case.reference.value(D), rel=1e-9)
+    assert cases.relative_error(cases.both_ends(case.objective, cases.under(case.Z, A)), W + W.T) < 1e-9
+    assert cases.relative_error(G, oracle.gradient(case.Z, W)) < 1e-9
+
+
+def test_float32_agrees_as_far_as_float32_goes(loss):
+    # Distances reach 30, so each carries an error of 30 * 6e-8 = 2e-6, and so do the exponents.
+    case = cases.case(loss, dtype=np.float32)
+    A = cases.random_psd(6)
+    D = oracle.distances(case.Z, A)
+    W = case.reference.weights(D)
+    value, G = case.objective.value_and_form(cases.under(case.Z, A), GramForm(case.Z))
+    assert D.max() < 30
+    assert value == pytest.approx(case.reference.value(D), rel=1e-5)
+    assert cases.relative_error(cases.both_ends(case.objective, cases.under(case.Z, A)), W + W.T) < 1e-5
+    assert cases.relative_error(G, oracle.gradient(case.Z, W)) < 1e-5
+
+
+def test_self_pairs_never_count(loss):
+    case = cases.case(loss)
+    ends = cases.both_ends(case.objective, cases.under(case.Z, cases.random_psd(6)))
+    np.testing.assert_array_equal(np.diag(ends), 0)
+    assert np.count_nonzero(ends) == len(ends) ** 2 - len(ends)
+
+
+def test_the_oracles_two_gradients_agree(loss):
+    case = cases.case(loss)
+    W = case.reference.weights(oracle.distances(case.Z, cases.random_psd(6)))
+    assert cases.relative_error(oracle.gradient(case.Z, W), oracle.laplacian_gradient(case.Z, W)) < 1e-12
+
+
+@pytest.mark.parametrize("threshold", [0.5, 3.0, 40.0])
+def test_equal_balance_gives_both_kinds_half_of_the_value_at_zero(threshold):
+    relation = Relation.from_labels([0] * 7 + [1] * 2 + [2])
+    case = cases.case_of("pairwise-equal", np.zeros((10, 1)), np.array([0] * 7 + [1] * 2 + [2]))
+    bound = PairwiseLoss(threshold, "equal").bind(relation)
+    same, other = oracle.softplus(-threshold), oracle.softplus(threshold)
+    value = sum(
+        bound.tile_value(np.zeros((t.rows.stop - t.rows.start, t.cols.stop - t.cols.start)), pairs, t.mirrored)
+        for t in case.objective.plan.tiles()
+        for pairs in [relation.tile(t.rows, t.cols)]
+    )
+    assert value == pytest.approx((same + other) / 2 / math.log(2), rel=1e-12)
+
+
+def test_literal_balance_is_the_mean_over_all_pairs_and_selves():
+    case = cases.case_of("pairwise-literal", np.zeros((4, 1)), np.array([0, 0, 1, 1]))
+    same, other = oracle.softplus(-cases.THRESHOLD), oracle.softplus(cases.THRESHOLD)
+    value = case.objective.value(cases.under(case.Z, np.ones((1, 1))))
+    assert value == pytest.approx((4 * same + 8 * other) / 16 / math.log(2), rel=1e-12)
+
+
+def test_the_value_of_tall_tiles_does_not_lose_the_product_trick():
+    # More rows than one product of factors (32) holds, all of them at the margin, where each factor is 2.
+    labels = np.repeat([0, 1], 100)
+    case = cases.case_of("pairwise-literal", np.zeros((200, 1)), labels, block=100)
+    distances = cases.under(np.where(labels, np.sqrt(cases.THRESHOLD), 0.0)[:, None], np.ones((1, 1)))
+    expected = (2 * 100**2 * math.log(2) + 2 * 100 * 99 * oracle.softplus(-cases.THRESHOLD)) / 200**2 / math.log(2)
+    assert case.objective.value(distances) == pytest.approx(expected, rel=1e-12)
