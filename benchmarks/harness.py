@@ -30,9 +30,7 @@ class Report:
     def note(self, key: str, value: float) -> None:
         self.numbers[key] = value
 
-    def hold(
-        self, key: str, value: float, *, at_most: float = float("inf"), at_least: float = float("-inf")
-    ) -> None:
+    def hold(self, key: str, value: float, *, at_most: float = float("inf"), at_least: float = float("-inf")) -> None:
         self.note(key, value)
         kept = at_least <= value <= at_most
         self.short |= not kept

@@ -137,9 +137,7 @@ def test_the_order_of_samples_does_not_matter(seed, name):
 def test_the_loss_is_convex_between_metrics(seed, name, at, rank):
     case = cases.case(name, seed=seed % 7)
     M0, M1 = cases.random_psd(6, seed=seed, rank=rank, scale=3.0), cases.random_psd(6, seed=seed + 1)
-    f0, f1, between = (
-        case.objective.value(cases.under(case.Z, M)) for M in (M0, M1, (1 - at) * M0 + at * M1)
-    )
+    f0, f1, between = (case.objective.value(cases.under(case.Z, M)) for M in (M0, M1, (1 - at) * M0 + at * M1))
     assert between <= (1 - at) * f0 + at * f1 + 1e-12 * (f0 + f1)
 
 

@@ -1,7 +1,7 @@
 """Labels as a relation between samples: pi_ij = +1 (same class), -1 (other class), 0 (the sample itself).
 
-Samples are taken in class order (`order`), so that a class is a run of neighbours: only the tiles near the diagonal hold
-same-class pairs, and the rest need no mask at all. All pairs, and nothing of size N x N is stored.
+Samples are taken in class order (`order`), so that a class is a run of neighbours: only the tiles near the
+diagonal hold same-class pairs, and the rest need no mask at all. All pairs, and nothing of size N x N is stored.
 """
 
 from collections.abc import Iterable
@@ -20,7 +20,8 @@ from samekind.kernels.types import Array, BoolArray, IntArray
 class PairTile:
     """The relation on one tile (n, m). All four are None where every pair is of two classes.
 
-    `targets[i, j]` says that column j is a target neighbour of row i, `targets_back[i, j]` that row i is one of column j.
+    `targets[i, j]` says that column j is a target neighbour of row i, `targets_back[i, j]` that row i is one of
+    column j.
     """
 
     same: BoolArray | None = None
@@ -128,8 +129,8 @@ def class_count_error(labels: NDArray[Any]) -> str | None:
     classes, sizes = np.unique(labels, return_counts=True)
     if len(classes) < 2:
         return (
-            f"y has {len(classes)} class ({classes[0]!r}), and at least 2 are needed: a metric is learned from pairs of "
-            "the same class and pairs of other classes. Add samples of another class."
+            f"y has {len(classes)} class ({classes[0]!r}), and at least 2 are needed: a metric is learned from pairs "
+            "of the same class and pairs of other classes. Add samples of another class."
         )
     if sizes.max() < 2:
         return (

@@ -24,9 +24,10 @@ def test_tiles_and_their_mirrors_cover_every_pair_once(plan):
 def test_counts_and_keys_agree_with_the_tiles(plan):
     tiles = list(plan.tiles())
     assert len(tiles) == plan.n_tiles == len({tile.key for tile in tiles})
-    assert sum(tile.size for tile in tiles if tile.mirrored) * 2 + sum(
-        tile.size for tile in tiles if not tile.mirrored
-    ) == plan.n_samples**2
+    assert (
+        sum(tile.size for tile in tiles if tile.mirrored) * 2 + sum(tile.size for tile in tiles if not tile.mirrored)
+        == plan.n_samples**2
+    )
 
 
 @given(plans)

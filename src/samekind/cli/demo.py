@@ -17,10 +17,10 @@ def demo(
 ) -> None:
     """Learn from some handwritten digits what "the same digit" means, and try it on digits never seen.
 
-    Takes scikit-learn's digits, cuts each image into hundreds of overlapping patches, lets samekind choose a few of them and
-    learn a short code, and compares it with Euclidean distance, PCA, LDA and NCA on the same features: can two images of
-    digits that nobody trained on be told to be the same (verification), and found (retrieval)? Needs no network.
-    Writes model.safetensors and report.html.
+    Takes scikit-learn's digits, cuts each image into hundreds of overlapping patches, lets samekind choose a few
+    of them and learn a short code, and compares it with Euclidean distance, PCA, LDA and NCA on the same features:
+    can two images of digits that nobody trained on be told to be the same (verification), and found (retrieval)?
+    Needs no network. Writes model.safetensors and report.html.
     """
     from samekind.demo.report import write_demo_report
     from samekind.demo.study import COLUMNS, run_study

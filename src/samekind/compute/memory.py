@@ -15,5 +15,6 @@ def parse_bytes(budget: int | str) -> int:
     elif isinstance(budget, Integral) and not isinstance(budget, bool) and budget > 0:
         return int(budget)
     raise ValueError(
-        f'memory_budget={budget!r} is no amount of memory: give a positive number of bytes or a text like "512MB" or "2GiB".'
+        f"memory_budget={budget!r} is no amount of memory: "
+        'give a positive number of bytes or a text like "512MB" or "2GiB".'
     )

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -62,7 +63,7 @@ class TilePlan:
 
     def blocks(self) -> list[slice]:
         edges = [*range(0, self.n_samples, self.block), self.n_samples]
-        return [slice(a, b) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+        return [slice(a, b) for a, b in pairwise(edges)]
 
     def strips(self) -> list[list[Tile]]:
         """Longest first, so that threads end together."""

@@ -46,7 +46,7 @@ class PatchFeatures:
 
     @classmethod
     def learned(cls, images: Images, rectangles: list[Rectangle], damping: float, least: float) -> "PatchFeatures":
-        """Directions with a deviation below `least` are dropped; `damping` is added to variances, so that noise stays small."""
+        """Directions with a deviation below `least` are dropped; `damping` joins the variances, to keep noise small."""
         kept, means, maps = [], [], []
         for rectangle in rectangles:
             pixels = rectangle.cut(images)

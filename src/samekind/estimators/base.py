@@ -82,8 +82,8 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     ) -> Self:
         """Set `threshold_` from pairs (m, 2, n_features) that are known to be the same or not.
 
-        "accuracy" and "balanced" take the threshold with the highest (balanced) accuracy on these pairs, "far" the largest
-        one whose false match rate is at most `far`. Take pairs that were not used for fitting.
+        "accuracy" and "balanced" take the threshold with the highest (balanced) accuracy on these pairs, "far" the
+        largest one whose false match rate is at most `far`. Take pairs that were not used for fitting.
         """
         threshold = best_threshold(self.pair_distance(pairs), same, strategy=strategy, far=far)
         self.metric_ = self._fitted_metric().with_threshold(threshold)

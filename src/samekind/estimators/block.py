@@ -28,16 +28,16 @@ class SparseBlockMetric(MetricLearner):
     loss : "pairwise" or "triplet"
         Pairwise for verification (same or not), triplet for retrieval (nearer or not).
     max_groups : int or None
-        The paper's mu: rounds of selection. A group may be chosen again, so this bounds the number of distinct groups. None: as
-        many as there are groups, 400 at the most.
+        The paper's mu: rounds of selection. A group may be chosen again, so this bounds the number of distinct
+        groups. None: as many as there are groups, 400 at the most.
     ridge : "auto" or float
         Strength of ridge/2 ||A||_F^2. "auto" is min(1, D / 1600), D = max_groups x mean group size.
     threshold, pair_balance : float, "equal" or "literal"
         Of the pairwise loss: where same and other part (a squared distance), and whether both kinds of pairs weigh half
         each or every pair the same.
     beta, n_neighbors : float, int or None
-        Of the triplet loss: the margin is about ln(beta); only the `n_neighbors` nearest samples of its own class pull at
-        a sample (None: all).
+        Of the triplet loss: the margin is about ln(beta); only the `n_neighbors` nearest samples of its own class
+        pull at a sample (None: all).
     score_norm : "frobenius" or "spectral"
         How line 4 of Algorithm 1 measures a projected gradient.
     max_iter, tol : int, float
@@ -69,8 +69,9 @@ class SparseBlockMetric(MetricLearner):
 
     Notes
     -----
-    `fit` takes no `sample_weight`: a weight of 2 would have to mean the sample twice, but a sample given twice forms a pair with
-    itself at distance 0, which changes both losses in a way that no weighting of the other pairs does.
+    `fit` takes no `sample_weight`: a weight of 2 would have to mean the sample twice, but a sample given twice
+    forms a pair with itself at distance 0, which changes both losses in a way that no weighting of the other pairs
+    does.
     """
 
     def __init__(

@@ -43,8 +43,8 @@ class EnsembleMetric(MetricLearner):
     feature_groups : int, sequence of columns, or mapping name -> columns
         As in `SparseBlockMetric`.
     families : None, sequence or mapping
-        One label per feature group (or group name -> label): step 1 runs once per family, on its groups alone, and step 2 joins
-        what all of them picked.
+        One label per feature group (or group name -> label): step 1 runs once per family, on its groups alone, and
+        step 2 joins what all of them picked.
     max_groups : int or None
         Rounds of selection per family; as in `SparseBlockMetric`.
     n_components, solver, trace_bound
@@ -52,9 +52,10 @@ class EnsembleMetric(MetricLearner):
     ridge : "auto" or float
         "auto" is min(1, D / 1600), D being max_groups x mean group size in step 1 and the rank after step 1 in step 2;
         a number is taken for both.
-    loss, threshold, pair_balance, beta, n_neighbors, score_norm, max_iter, tol, memory_budget, random_state, n_jobs, verbose, callback
-        As in `SparseBlockMetric` and `JointMetric`, for both steps. A callback that returns True ends the running step; where
-        that is step 1, step 2 is left out and the metric is that of step 1.
+    loss, threshold, pair_balance, beta, n_neighbors, score_norm, max_iter, tol, memory_budget, random_state,
+    n_jobs, verbose, callback
+        As in `SparseBlockMetric` and `JointMetric`, for both steps. A callback that returns True ends the running
+        step; where that is step 1, step 2 is left out and the metric is that of step 1.
 
     Attributes
     ----------
@@ -62,7 +63,8 @@ class EnsembleMetric(MetricLearner):
         What was learned, to be saved and used without the estimator: it reads the selected columns only.
     components_ : array (n_components, n_features)
     selected_groups_ : array
-        Distinct groups by number, in order of first choice, family after family; `selected_group_names_` has their names.
+        Distinct groups by number, in order of first choice, family after family; `selected_group_names_` has their
+        names.
     step1_metric_ : Metric
         What step 1 alone would give.
     certificate_ : Certificate or None

@@ -172,8 +172,8 @@ def finished_metric(
     """`L` (n_columns, r) as a Metric with a first threshold; a metric of rank 0 gets one component of zeros."""
     if not L.shape[1]:
         warnings.warn(
-            "The learned metric is zero: no distance on these features brings the classes apart, so every distance is 0. "
-            "Check the labels, or give other features.",
+            "The learned metric is zero: no distance on these features brings the classes apart, so every distance "
+            "is 0. Check the labels, or give other features.",
             ConvergenceWarning,
             stacklevel=3,
         )
@@ -196,7 +196,7 @@ def finished_metric(
 
 
 def first_threshold(estimator: Any, metric: Metric, X: Array, y: NDArray[Any]) -> float:
-    """The pairwise loss brings its own threshold; with triplets it is the best one on training pairs, both kinds alike."""
+    """The pairwise loss brings its own threshold; with triplets it is the best one on balanced training pairs."""
     if estimator.loss == "pairwise":
         return float(estimator.threshold)
     pairs, same = label_pairs(y, max_pairs=MAX_THRESHOLD_PAIRS)

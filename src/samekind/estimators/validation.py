@@ -47,7 +47,7 @@ def loss_from(loss: Any, threshold: Any, pair_balance: Any, beta: Any) -> Loss:
 
 
 def ridge_from(ridge: Any, n_dimensions: float) -> float:
-    """`"auto"`: min(1, D / 1600). The paper's ridge of 1 belongs to about 1,600 dimensions, and weighs less the more there are."""
+    """`"auto"` is min(1, D / 1600): the paper's 1 belongs to 1,600 dimensions, and on few it swamps the loss."""
     if isinstance(ridge, str) and ridge == "auto":
         return min(1.0, n_dimensions / 1600)
     if isinstance(ridge, str):

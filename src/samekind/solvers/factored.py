@@ -1,7 +1,7 @@
 """A = L L^T: L-BFGS on the factor, with a staircase of ranks that ends at the convex optimum.
 
-At a stationary L, `G + ridge A + multiplier I >= 0` makes L L^T optimal among all A; where it has a negative eigenvalue, its
-eigenvector is a column that L lacks (Burer and Monteiro; Journee, Bach, Absil and Sepulchre).
+At a stationary L, `G + ridge A + multiplier I >= 0` makes L L^T optimal among all A; where it has a negative
+eigenvalue, its eigenvector is a column that L lacks (Burer and Monteiro; Journee, Bach, Absil and Sepulchre).
 """
 
 from collections.abc import Callable
@@ -43,24 +43,32 @@ class _Descent:
         self.n_iter = 0
         self.n_evaluations = 0
         self.stopped = False
+        self.on_sphere = False
 
     @property
     def over(self) -> bool:
         return self.stopped or self.n_iter >= self.max_iter
 
     def to_stationary(self, L: Matrix, ftol: float) -> Matrix:
-        """The nearest stationary factor below L: on the sphere ||L||^2 = trace_bound, or inside where f falls inwards."""
+        """A stationary factor below L: inside tr A < trace_bound, or on the sphere ||L||^2 = trace_bound."""
         bound = self.problem.trace_bound
-        if not np.isfinite(bound):
-            return self._run(L, ftol)
-        L = self._run(L, ftol, radius=bound**0.5)
-        _, gradient = self.problem.factored_value_and_gradient(L)
-        if float(np.vdot(gradient, L)) <= 0 or self.over:
-            return L
-        L = self._run(L, ftol)
+        if not self.on_sphere:
+            L = self._run(L, ftol, leave_above=bound)
+            self.on_sphere = _trace(L) > bound
+        if self.on_sphere and not self.over:
+            L = self._run(L, ftol, radius=bound**0.5)
+            self.on_sphere = not self._falls_inwards(L)
+            if not self.on_sphere and not self.over:
+                L = self._run(L, ftol)
         return within_trace(L, bound)
 
-    def _run(self, L: Matrix, ftol: float, radius: float | None = None) -> Matrix:
+    def _falls_inwards(self, L: Matrix) -> bool:
+        _, gradient = self.problem.factored_value_and_gradient(L)
+        self.n_evaluations += 1
+        return float(np.vdot(gradient, L)) > 0
+
+    def _run(self, L: Matrix, ftol: float, radius: float | None = None, leave_above: float = np.inf) -> Matrix:
+        """L-BFGS on the sphere of a radius, or free until the trace exceeds a bound."""
         onto = _Free(L.shape) if radius is None else _Sphere(L.shape, radius)
         scale = 0.0
 
@@ -75,7 +83,7 @@ class _Descent:
             self.n_iter += 1
             factor = onto.factor(intermediate_result.x)
             self.stopped = bool(self.observe(factor, intermediate_result.fun * scale, self.n_iter))
-            if self.over:
+            if self.over or (radius is None and _trace(factor) > leave_above):
                 raise StopIteration
 
         result = scipy.optimize.minimize(
@@ -160,7 +168,7 @@ def _widened(problem: FactoredProblem, L: Matrix, falling: Matrix, certificate: 
     columns = falling[:, : max(1, L.shape[1])]
     if not columns.size:
         return None
-    length = float(np.vdot(L, L)) / max(1, L.shape[1]) or 1.0
+    length = _trace(L) / max(1, L.shape[1]) or 1.0
     for _ in range(MAX_SHORTENINGS):
         wider = within_trace(np.hstack([L, columns * length**0.5]), problem.trace_bound)
         value, _ = problem.factored_value_and_gradient(wider)
@@ -172,5 +180,10 @@ def _widened(problem: FactoredProblem, L: Matrix, falling: Matrix, certificate: 
 
 def within_trace(L: Matrix, bound: float) -> Matrix:
     """L, shortened where ||L||^2 = tr A exceeds the bound."""
-    trace = float(np.vdot(L, L))
+    trace = _trace(L)
     return L if trace <= bound else L * (bound / trace) ** 0.5
+
+
+def _trace(L: Matrix) -> float:
+    """tr L L^T"""
+    return float(np.vdot(L, L))

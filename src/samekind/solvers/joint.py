@@ -73,8 +73,10 @@ class JointProblem:
     def _transposed_times(self, V: Matrix) -> Matrix:
         """Z^T V"""
         V = V.astype(self.Z.dtype)
-        parts = self.objective.over_blocks(lambda rows: self.Z[rows].T @ V[rows])
-        return np.sum(list(parts), axis=0, dtype=np.float64)
+        product = np.zeros((self.n_features, V.shape[1]))
+        for part in self.objective.over_blocks(lambda rows: self.Z[rows].T @ V[rows]):
+            product += part
+        return product
 
     def _factored_ridge(self, L: Matrix) -> float:
         inner = L.T @ L

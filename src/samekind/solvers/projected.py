@@ -64,7 +64,7 @@ def minimise(
     max_iter: int,
     observe: Callable[[Progress], bool | None] = lambda progress: None,
 ) -> Solution:
-    """Until the gap is at most `tol * f`; without strong convexity, until the projected gradient has fallen by `tol`."""
+    """Until the gap is `tol * f` at most; without strong convexity, until the projected gradient fell by `tol`."""
     x = y = problem.project(x0)
     value, g = problem.value_and_gradient(y)
     y_value, momentum, first_norm = value, 1.0, 0.0

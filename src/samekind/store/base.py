@@ -20,7 +20,7 @@ class FeatureStore(Protocol):
     def dtype(self) -> np.dtype[Any]: ...
 
     def panel(self, groups: Sequence[int], rows: IntArray) -> Array:
-        """The features of some groups side by side, for some samples in this order: (len(rows), sum of sizes), a copy."""
+        """Some groups side by side, for some samples in this order: (len(rows), sum of sizes), a copy."""
         ...
 
 

@@ -45,7 +45,7 @@ class FeatureGroups:
             taken = columns[owner[columns] >= 0]
             if len(taken):
                 raise ValueError(
-                    f"Column {taken[0]} stands in group {self.names[owner[taken[0]]]!r} and in group {self.names[k]!r}: "
+                    f"Column {taken[0]} stands in group {self.names[owner[taken[0]]]!r} and in {self.names[k]!r}: "
                     "feature groups must not overlap. For overcomplete features, repeat the columns in X and give "
                     "each group its own copy."
                 )
@@ -65,8 +65,8 @@ def _named_columns(spec: GroupSpec, n_features: int) -> Mapping[str, Columns]:
         named = {str(k): columns for k, columns in enumerate(spec)}
     else:
         raise TypeError(
-            f"feature_groups={spec!r} is of type {type(spec).__name__}: give an int (contiguous groups of that size), a "
-            "sequence of column indices or slices, or a mapping of name -> columns."
+            f"feature_groups={spec!r} is of type {type(spec).__name__}: give an int (contiguous groups of that size), "
+            "a sequence of column indices or slices, or a mapping of name -> columns."
         )
     if not named:
         raise ValueError("feature_groups is empty: give at least one group of columns.")

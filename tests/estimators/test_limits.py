@@ -1,0 +1,153 @@
+"""Where one estimator must equal another, and what both steps must find."""
+
+import numpy as np
+import pytest
+
+from samekind import EnsembleMetric, JointMetric, SparseBlockMetric
+
+LOSSES = ["pairwise", "triplet"]
+
+
+def planted(rng, n_groups=12, informative=(3, 7), size=3, n_classes=6, per_class=8):
+    """Noise everywhere, and class means in a few groups."""
+    y = np.repeat(np.arange(n_classes), per_class)
+    X = rng.standard_normal((len(y), n_groups * size))
+    for k in informative:
+        X[:, k * size : (k + 1) * size] += 3 * rng.standard_normal((n_classes, size))[y]
+    return X, y
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_one_group_and_one_round_equals_a_joint_metric_without_trace_bound(rng, loss):
+    X, y = planted(rng, n_groups=2, informative=(0,))
+    block = SparseBlockMetric([np.arange(6)], loss=loss, max_groups=1, ridge=0.05, tol=1e-9, max_iter=5000).fit(X, y)
+    joint = JointMetric(loss=loss, solver="convex", ridge=0.05, tol=1e-9, max_iter=5000).fit(X, y)
+    assert block.objective_ == pytest.approx(joint.objective_, rel=1e-8)
+    np.testing.assert_allclose(block.get_mahalanobis_matrix(), joint.get_mahalanobis_matrix(), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("learner", [SparseBlockMetric, EnsembleMetric])
+def test_planted_groups_are_found_first(rng, loss, learner):
+    X, y = planted(rng)
+    model = learner(3, loss=loss, max_groups=2, ridge=0.1).fit(X, y)
+    assert set(model.selected_groups_) == {3, 7}
+    read = np.flatnonzero(np.abs(model.components_).sum(axis=0))
+    assert set(read) <= {*range(9, 12), *range(21, 24)}
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_group_order_does_not_change_the_answer(rng, loss):
+    X, y = planted(rng)
+    groups = {f"g{k}": np.arange(3 * k, 3 * k + 3) for k in range(12)}
+    turned = dict(reversed(groups.items()))
+    a, b = (SparseBlockMetric(g, loss=loss, max_groups=4, tol=1e-6).fit(X, y) for g in (groups, turned))
+    assert a.selected_group_names_ == b.selected_group_names_
+    np.testing.assert_allclose(a.get_mahalanobis_matrix(), b.get_mahalanobis_matrix(), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_step_2_goes_below_step_1(rng, loss):
+    """Its feasible set holds step 1's metric, at the same ridge."""
+    X, y = planted(rng)
+    model = EnsembleMetric(3, loss=loss, max_groups=4, ridge=0.1, tol=1e-6, solver="convex").fit(X, y)
+    step1 = [r["objective"] for r in model.history_ if r["step"] == "selection"][-1]
+    assert model.objective_ <= step1 * (1 + 1e-9)
+
+
+def test_unequal_groups_slices_and_names(rng):
+    X, y = planted(rng)
+    groups = {"left": slice(0, 9), "signal": [9, 10, 11], "one": [12], "right": slice(13, None)}
+    model = EnsembleMetric(groups, max_groups=2, ridge=0.1).fit(X, y)
+    assert model.selected_group_names_[0] in {"signal", "right"}
+    assert model.metric_.groups == tuple(model.selected_group_names_)
+
+
+def test_families_are_selected_apart_and_joined(rng):
+    X, y = planted(rng, informative=(1, 8))
+    families = ["low"] * 6 + ["high"] * 6
+    model = EnsembleMetric(3, families=families, max_groups=1, ridge=0.1).fit(X, y)
+    assert list(model.selected_groups_) == [1, 8]
+    assert set(model.stopped_because_) == {"low", "high"}
+    assert {r.get("family") for r in model.history_ if r["step"] == "selection"} == {"low", "high"}
+    alone = SparseBlockMetric([np.arange(3 * k, 3 * k + 3) for k in range(6)], max_groups=1, ridge=0.1).fit(X, y)
+    np.testing.assert_allclose(
+        model.step1_metric_.get_mahalanobis_matrix()[:18, :18], alone.get_mahalanobis_matrix()[:18, :18]
+    )
+
+
+def test_all_target_neighbours_equal_none_given(rng):
+    X, y = planted(rng, n_groups=3, informative=(1,))
+    for learner in (JointMetric, lambda **kw: SparseBlockMetric(3, **kw)):
+        a, b = (learner(loss="triplet", n_neighbors=k).fit(X, y).components_ for k in (None, 7))
+        np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-9)
+
+
+def test_few_target_neighbours_change_the_answer(rng):
+    X, y = planted(rng, n_groups=3, informative=(1,))
+    a, b = (JointMetric(loss="triplet", n_neighbors=k).fit(X, y).objective_ for k in (None, 1))
+    assert b < a  # only the easiest partner has to be near
+
+
+@pytest.mark.parametrize("solver", ["convex", "factored"])
+def test_trace_bound_active_and_inactive(rng, solver):
+    X, y = planted(rng, n_groups=3, informative=(1,))
+    free = JointMetric(solver=solver, tol=1e-6).fit(X, y)
+    trace = float(np.trace(free.get_mahalanobis_matrix()))
+    bound = JointMetric(solver=solver, tol=1e-6, trace_bound=trace / 3).fit(X, y)
+    loose = JointMetric(solver=solver, tol=1e-6, trace_bound=trace * 3).fit(X, y)
+    assert np.trace(bound.get_mahalanobis_matrix()) == pytest.approx(trace / 3, rel=1e-6)
+    assert bound.certificate_.trace_multiplier > 0
+    assert bound.certificate_.optimal
+    assert loose.objective_ == pytest.approx(free.objective_, rel=1e-5)
+    assert loose.certificate_.trace_multiplier == 0
+
+
+def test_n_components_of_the_convex_solver_keeps_leading_eigenvectors(rng):
+    X, y = planted(rng, n_groups=3, informative=(1,))
+    full = JointMetric(solver="convex", tol=1e-6).fit(X, y)
+    two = JointMetric(2, solver="convex", tol=1e-6).fit(X, y)
+    np.testing.assert_allclose(two.components_, full.components_[:2], rtol=1e-9, atol=1e-12)
+
+
+def test_rank_restricted_factored_metric_knows_that_it_is_not_the_optimum(rng):
+    X, y = planted(rng, n_groups=3, informative=(0, 1, 2))
+    full = JointMetric(solver="factored", tol=1e-6).fit(X, y)
+    one = JointMetric(1, solver="factored", tol=1e-6).fit(X, y)
+    assert one.components_.shape == (1, 9)
+    assert full.certificate_.optimal
+    assert not one.certificate_.optimal
+    assert one.certificate_.gap >= one.objective_ - full.objective_ > 0
+
+
+def test_auto_takes_the_factored_solver_for_short_codes(rng):
+    X, y = planted(rng, n_groups=3, informative=(1,))
+    assert JointMetric(2).fit(X, y).solver_ == "factored"
+    assert JointMetric().fit(X, y).solver_ == "convex"
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_selection_stops_early_and_says_why(rng, loss):
+    """Of three groups two are constant: once the first is at its optimum, nothing is left to gain."""
+    X, y = planted(rng, n_groups=3, informative=(0,))
+    X[:, 3:] = 5.0
+    model = SparseBlockMetric(3, loss=loss, ridge=0.05, tol=1e-12, max_iter=5000).fit(X, y)
+    assert list(model.selected_groups_) == [0]
+    assert model.n_iter_ < 3
+    assert model.stopped_because_.startswith("no group lowers the objective any more, after ")
+
+
+def test_ridge_auto_follows_the_dimensions(rng):
+    X, y = planted(rng)
+    assert JointMetric().fit(X, y).ridge_ == pytest.approx(36 / 1600)
+    assert SparseBlockMetric(3, max_groups=2).fit(X, y).ridge_ == pytest.approx(6 / 1600)
+
+
+def test_thresholds_of_the_two_losses(rng):
+    X, y = planted(rng)
+    assert EnsembleMetric(3, max_groups=2, threshold=9.0).fit(X, y).threshold_ == 9.0
+    model = EnsembleMetric(3, max_groups=2, loss="triplet").fit(X, y)
+    i, j = np.triu_indices(len(X), 1)
+    same = y[i] == y[j]
+    called = model.predict_pairs(np.stack([X[i], X[j]], axis=1))
+    assert (called[same].mean() + (~called[~same]).mean()) / 2 > 0.9
