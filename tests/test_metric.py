@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from safetensors.numpy import save as save_safetensors
 
-from samekind import metric as metric_module
+from samekind import modelfile
 from samekind.metric import Metric, ModelFileError
 
 quick = settings(max_examples=60, deadline=None)
@@ -570,6 +570,6 @@ def test_full_disk_leaves_the_older_metric(saved, metric, monkeypatch):
 
 
 def test_names_too_long_for_a_file_are_refused_when_saving(saved, metric, monkeypatch):
-    monkeypatch.setattr(metric_module, "_LONGEST_HEADER", 300)
+    monkeypatch.setattr(modelfile, "_LONGEST_HEADER", 300)
     with pytest.raises(ValueError, match="shorten the names"):
         metric.save(saved)

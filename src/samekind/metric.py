@@ -5,36 +5,25 @@ Distances are squared throughout: ``d(u, v) = ||L (u - v)||^2`` on the selected 
 
 from __future__ import annotations
 
-import errno
-import hashlib
 import json
 import math
 import operator
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from types import MappingProxyType
-from typing import Any, BinaryIO, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from samekind.files import write_whole
+from samekind.modelfile import ADVICE, ModelFileError, read_model, to_bytes
 
 Floats: TypeAlias = NDArray[np.floating[Any]]
 Attribute: TypeAlias = str | int | float | bool | list[Any] | dict[str, Any] | None
 
-_FORMAT = "samekind.metric"
-_FORMAT_VERSION = 1
-_NOTES = "samekind"
-_CHECKSUM = "sha256"
-_LONGEST_HEADER = 100_000_000  # safetensors reads no longer one
-_ADVICE = "Give a file that Metric.save wrote, or copy this one again from where it came."
-
-
-class ModelFileError(ValueError):
-    """A file is not a metric that can be trusted: damaged, foreign, or of a newer version."""
+__all__ = ["Metric", "ModelFileError"]
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -161,20 +150,18 @@ class Metric:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a safetensors file, whole or not at all; equal metrics give equal bytes."""
-        write_whole(path, _to_bytes(self))
+        write_whole(path, to_bytes({"components": self.components, "columns": self.columns}, _notes(self)))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Metric:
         """Read what `save` wrote; `ModelFileError` if any byte of it is not as written."""
-        with _open_model(Path(path)) as file:
-            try:
-                return cls(**_read_fields(file))
-            except ModelFileError as error:
-                raise ModelFileError(f"{os.fspath(path)}: {error}") from error
-            except (ValueError, TypeError) as error:
-                raise ModelFileError(
-                    f"{os.fspath(path)}: the file does not hold a valid metric: {error} {_ADVICE}"
-                ) from error
+        arrays, notes = read_model(path)
+        try:
+            return cls(**{**arrays, **notes})
+        except (ValueError, TypeError) as error:
+            raise ModelFileError(
+                f"{os.fspath(path)}: the file does not hold a valid metric: {error} {ADVICE}"
+            ) from error
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Metric):
@@ -325,10 +312,6 @@ def _numpy_to_plain(value: object) -> object:
     raise TypeError(f"{type(value).__name__} is not a JSON type")
 
 
-# The file: safetensors with `components`, `columns` and a checksum of every other byte of the file, so that
-# whatever changes is noticed. All else is one JSON text, because safetensors shuffles several entries.
-
-
 def _notes(metric: Metric) -> dict[str, Any]:
     return {
         "n_features": metric.n_features,
@@ -337,125 +320,3 @@ def _notes(metric: Metric) -> dict[str, Any]:
         "feature_names": None if metric.feature_names is None else list(metric.feature_names),
         "attributes": dict(metric.attributes),
     }
-
-
-def _to_bytes(metric: Metric) -> bytes:
-    from safetensors.numpy import save
-
-    notes = {"format": _FORMAT, "format_version": _FORMAT_VERSION, **_notes(metric)}
-    tensors = {
-        "components": metric.components,
-        "columns": metric.columns,
-        _CHECKSUM: np.zeros(hashlib.sha256().digest_size, dtype=np.uint8),
-    }
-    data = bytes(save(tensors, {_NOTES: json.dumps(notes, sort_keys=True, allow_nan=False)}))
-    head = data[: 8 + int.from_bytes(data[:8], "little")]
-    if len(head) > _LONGEST_HEADER:
-        raise ValueError(
-            f"feature_names and attributes take {len(head):,} bytes, but a model file has room for "
-            f"{_LONGEST_HEADER:,}; shorten the names or leave them out."
-        )
-    place = _checksum_place(_parse_header(head), len(head))
-    return data[: place.start] + _checksum(data, place) + data[place.stop :]
-
-
-def _open_model(path: Path) -> BinaryIO:
-    if path.is_dir():
-        raise IsADirectoryError(errno.EISDIR, "This is a folder; give the model file itself", str(path))
-    try:
-        return path.open("rb")
-    except FileNotFoundError as error:
-        problem = "There is no such model file; check the path, or save a metric there first"
-        raise FileNotFoundError(errno.ENOENT, problem, str(path)) from error
-
-
-def _read_fields(file: BinaryIO) -> dict[str, Any]:
-    """The arguments of `Metric`, once the file is known to be as it was written."""
-    # The header first: a huge file of another kind is refused before it fills the memory.
-    head = _read_head(file)
-    header = _parse_header(head)
-    notes = _checked_notes(header)
-    data = head + file.read()
-    _verify(data, _checksum_place(header, len(head)))
-    tensors = _tensors(data)
-    try:
-        arrays = {name: tensors[name] for name in ("components", "columns")}
-        return arrays | {
-            name: notes[name] for name in ("n_features", "threshold", "groups", "feature_names", "attributes")
-        }
-    except KeyError as error:
-        raise ModelFileError(f"the file lacks {error}. {_ADVICE}") from error
-
-
-def _read_head(file: BinaryIO) -> bytes:
-    """The length of the header and the header itself, as bytes."""
-    size = file.read(8)
-    if not size:
-        raise ModelFileError(f"the file is empty. {_ADVICE}")
-    length = int.from_bytes(size, "little")
-    # Checked before reading: a foreign file may seem to ask for terabytes.
-    if len(size) < 8 or length > _LONGEST_HEADER:
-        raise ModelFileError(f"the file is not a samekind metric. {_ADVICE}")
-    text = file.read(length)
-    if len(text) < length:
-        raise ModelFileError(f"the file ends too soon, or is not a samekind metric. {_ADVICE}")
-    return size + text
-
-
-def _parse_header(head: bytes) -> dict[str, Any]:
-    try:
-        header = json.loads(head[8:])
-    except (ValueError, RecursionError):
-        header = None
-    if not isinstance(header, dict):
-        raise ModelFileError(f"the file is not a samekind metric, or its header is damaged. {_ADVICE}")
-    return header
-
-
-def _checked_notes(header: dict[str, Any]) -> dict[str, Any]:
-    try:
-        notes = json.loads(header["__metadata__"][_NOTES])
-        found, version = notes["format"], notes["format_version"]
-    except (KeyError, TypeError, ValueError, RecursionError) as error:
-        raise ModelFileError(f"the file is not a samekind metric, or its header is damaged. {_ADVICE}") from error
-    if found != _FORMAT:
-        raise ModelFileError(f"the file holds {found!r}, not {_FORMAT!r}. {_ADVICE}")
-    if not isinstance(version, int) or version < 1:
-        raise ModelFileError(f"the file is damaged: its format version reads {version!r}. {_ADVICE}")
-    if version > _FORMAT_VERSION:
-        raise ModelFileError(
-            f"the file has format version {version}, but this samekind reads up to {_FORMAT_VERSION}. "
-            "Upgrade samekind: pip install --upgrade samekind."
-        )
-    checked: dict[str, Any] = notes
-    return checked
-
-
-def _checksum_place(header: dict[str, Any], data_start: int) -> slice:
-    try:
-        start, stop = header[_CHECKSUM]["data_offsets"]
-        return slice(data_start + operator.index(start), data_start + operator.index(stop))
-    except (KeyError, TypeError, ValueError) as error:
-        raise ModelFileError(f"the file is damaged: it has no checksum. {_ADVICE}") from error
-
-
-def _checksum(data: bytes, place: slice) -> bytes:
-    """SHA-256 of all bytes around the place where it is kept."""
-    around = hashlib.sha256(data[: place.start])
-    around.update(data[place.stop :])
-    return around.digest()
-
-
-def _verify(data: bytes, place: slice) -> None:
-    if data[place] != _checksum(data, place):
-        raise ModelFileError(f"the file is damaged: it was cut short or altered after it was saved. {_ADVICE}")
-
-
-def _tensors(data: bytes) -> dict[str, NDArray[Any]]:
-    from safetensors import SafetensorError
-    from safetensors.numpy import load
-
-    try:
-        return dict(load(data))
-    except (SafetensorError, KeyError, ValueError) as error:
-        raise ModelFileError(f"the file is not readable as safetensors ({error}). {_ADVICE}") from error

@@ -57,15 +57,15 @@ def test_more_columns_give_lower_values(loss):
     assert values[1] >= values[2]
 
 
-@pytest.mark.parametrize("max_iter", [3, 7, 20, 40])
-@pytest.mark.parametrize("trace_bound", [5.0, 20.0])
+@pytest.mark.parametrize("max_iter", [7, 60])
+@pytest.mark.parametrize("trace_bound", [1.0, 5.0, 20.0])
 def test_running_out_of_iterations_never_returns_worse_than_was_seen(loss, trace_bound, max_iter):
     seen = []
     solution = minimise_factored(
         problem_of(loss, 0.0, trace_bound),
         first_columns(WIDTH),
         max_rank=WIDTH,
-        tol=1e-9,
+        tol=1e-6,
         max_iter=max_iter,
         observe=lambda L, value, iteration: seen.append(value),
     )
