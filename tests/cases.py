@@ -1,4 +1,4 @@
-"""Small problems that many tests share: labelled data, an objective over it, and the oracle's loss for the same samples."""
+"""Small problems that many tests share: labelled data, an objective over it, and the oracle's loss of the same."""
 
 from dataclasses import dataclass, replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""What every test shares: one hypothesis profile, the same draws each time; and a strict view of warnings on request."""
+"""What every test shares: one hypothesis profile with the same draws each time, and strict warnings on request."""
 
 import warnings
 

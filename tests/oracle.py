@@ -1,7 +1,7 @@
 """The paper in literal loops: slow, plain, and written without a look at the package.
 
-Rows of X are samples. Everything is float64 and one pair (i, j) or one triplet (i, j, k) at a time; sums that could overflow
-stay in log space. Matrices come as lists of lists or as arrays, and go out as arrays.
+Rows of X are samples. Everything is float64 and one pair (i, j) or one triplet (i, j, k) at a time; sums that could
+overflow stay in log space. Matrices come as lists of lists or as arrays, and go out as arrays.
 """
 
 import math
@@ -138,7 +138,7 @@ class Triplet:
         return total / (len(self.anchors) * math.log1p(self.beta))
 
     def value_from_triplets(self, D):
-        """The mean over j and k inside psi spelled out, one triplet at a time: Eq. 9's first line; small distances only."""
+        """Eq. 9's first line, the mean inside psi taken one triplet at a time; small distances only."""
         total = 0.0
         for i in self.anchors:
             mean = 0.0

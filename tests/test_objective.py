@@ -150,7 +150,7 @@ def test_the_loss_lies_above_its_tangents(seed, name):
     assert f1 >= f0 + np.vdot(G, M1 - M0) - 1e-12 * (f0 + f1)
 
 
-# float32 knows a distance of 1e6 to 0.1 only: values, of that size themselves, keep five digits, and a weight is on or off.
+# float32 knows a distance of 1e6 to 0.1 only: values, of that size themselves, keep five digits; weights do not.
 @pytest.mark.parametrize(("dtype", "rtol"), [(np.float64, 1e-9), (np.float32, 1e-4)])
 @pytest.mark.parametrize("factor", [1.0, -1.0], ids=["psd", "negative"])
 def test_distances_of_a_million_stay_finite(loss, dtype, rtol, factor, strict_warnings):

@@ -1,5 +1,7 @@
 """The certificate: a bound that holds for any metric, good or bad."""
 
+from functools import lru_cache
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -18,6 +20,12 @@ def problem_of(loss, ridge, trace_bound):
     return JointProblem(case.objective, case.Z, ridge, trace_bound)
 
 
+@lru_cache
+def solved(loss, ridge, trace_bound):
+    problem = problem_of(loss, ridge, trace_bound)
+    return problem, minimise(problem, np.zeros((WIDTH, WIDTH)), tol=1e-12, max_iter=3000)
+
+
 @given(
     seed=st.integers(0, 10**6),
     loss=st.sampled_from(cases.BOTH_LOSSES),
@@ -25,8 +33,7 @@ def problem_of(loss, ridge, trace_bound):
     near=st.floats(0, 1),
 )
 def test_the_gap_is_never_below_the_distance_to_the_optimum(seed, loss, setting, near):
-    problem = problem_of(loss, *setting)
-    best = minimise(problem, np.zeros((WIDTH, WIDTH)), tol=1e-9, max_iter=2000)
+    problem, best = solved(loss, *setting)
     A = problem.project(near * best.x + (1 - near) * cases.random_psd(WIDTH, seed=seed, scale=0.3))
     certificate, _ = certify(problem, A, WIDTH, 1e-3)
     assert certificate.value == problem.value(A)
@@ -37,8 +44,7 @@ def test_the_gap_is_never_below_the_distance_to_the_optimum(seed, loss, setting,
 @pytest.mark.parametrize("loss", cases.BOTH_LOSSES)
 @pytest.mark.parametrize("trace_bound", [np.inf, 0.5])
 def test_the_gap_closes_at_the_optimum(loss, trace_bound):
-    problem = problem_of(loss, 0.2, trace_bound)
-    best = minimise(problem, np.zeros((WIDTH, WIDTH)), tol=1e-12, max_iter=3000)
+    problem, best = solved(loss, 0.2, trace_bound)
     certificate, _ = certify(problem, best.x, WIDTH, 1e-9)
     assert certificate.optimal
     assert (certificate.trace_multiplier > 0) == np.isfinite(trace_bound)

@@ -61,14 +61,14 @@ def test_more_columns_give_lower_values(loss):
 @pytest.mark.parametrize("trace_bound", [1.0, 5.0, 20.0])
 def test_running_out_of_iterations_never_returns_worse_than_was_seen(loss, trace_bound, max_iter):
     seen = []
-    solution = minimise_factored(
-        problem_of(loss, 0.0, trace_bound),
-        first_columns(WIDTH),
-        max_rank=WIDTH,
-        tol=1e-6,
-        max_iter=max_iter,
-        observe=lambda L, value, iteration: seen.append(value),
-    )
+
+    def note_if_feasible(L, value, iteration):
+        if np.vdot(L, L) <= trace_bound * (1 + 1e-9):
+            seen.append(value)
+
+    problem = problem_of(loss, 0.0, trace_bound)
+    options = {"max_rank": WIDTH, "tol": 1e-6, "max_iter": max_iter, "observe": note_if_feasible}
+    solution = minimise_factored(problem, first_columns(WIDTH), **options)
     assert solution.certificate.value <= min(seen) * (1 + 1e-9)
 
 

@@ -1,6 +1,7 @@
 """Algorithm 2: gradients by finite differences, and both solvers at the same optimum."""
 
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -251,7 +252,7 @@ def test_events_tell_of_a_falling_objective(loss, solver):
     assert len(events) == result.n_iter
     assert [event.iteration for event in events] == list(range(1, len(events) + 1))
     assert {(event.step, event.total) for event in events} == {("joint", 400)}
-    assert all(after <= before * (1 + 1e-9) for before, after in zip(values[:-1], values[1:], strict=True))
+    assert all(after <= before * (1 + 1e-9) for before, after in pairwise(values))
     assert values[-1] == pytest.approx(result.objective, rel=1e-9)
     assert events[0].record().items() >= {"step": "joint", "iteration": 1, "objective": values[0]}.items()
 
@@ -279,6 +280,20 @@ def test_the_same_random_state_gives_the_same_factor(loss):
         for _ in range(2)
     )
     np.testing.assert_array_equal(first.L, second.L)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_converged_and_certified_are_the_same_thing(loss, solver, seed):
+    case = cases.case(loss, (6, 1, 5, 6, 5), 7, block=30, seed=seed)
+    result = solve_joint(JointProblem(case.objective, case.Z, RIDGE), solver=solver, tol=1e-6, max_iter=2000)
+    assert result.converged
+    assert result.certificate.optimal
+
+
+def test_features_too_large_for_their_precision_are_named(loss, solver):
+    case = cases.case(loss, spread=1e25, dtype=np.float32)
+    with np.errstate(all="ignore"), pytest.raises(ValueError, match="not finite"):
+        solve_joint(JointProblem(case.objective, case.Z, RIDGE), solver=solver)
 
 
 @pytest.mark.parametrize(

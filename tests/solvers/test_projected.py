@@ -1,6 +1,8 @@
 """Accelerated projected gradient: problems with a known answer, monotone descent, honest bounds."""
 
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -99,7 +101,8 @@ def test_it_reaches_it_without_strong_convexity_too(hp):
     solution = minimise(problem, np.ones_like(p), tol=1e-9, max_iter=3000)
     assert solution.converged
     assert solution.gap == np.inf
-    np.testing.assert_allclose(solution.x, problem.optimum, atol=1e-5)
+    assert problem.minimum <= solution.value <= problem.minimum * (1 + 1e-9)
+    np.testing.assert_allclose(solution.x, problem.optimum, atol=(2e-9 * problem.minimum / h.min()) ** 0.5)
 
 
 def test_a_start_outside_the_set_is_projected_first():
@@ -151,7 +154,7 @@ def test_the_objective_never_rises(loss, dtype, ridge):
     values = [progress.value for progress in seen]
     assert len(values) == solution.n_iter >= 5
     assert [progress.iteration for progress in seen] == list(range(1, len(values) + 1))
-    for before, after in zip(values[:-1], values[1:], strict=True):
+    for before, after in pairwise(values):
         assert after <= before * (1 + problem.rounding)
     assert values[-1] == solution.value < problem.value(np.zeros((6, 6)))
 
@@ -169,11 +172,16 @@ def test_every_reported_gap_holds_the_optimum(loss):
     assert solution.value - best.value <= solution.gap <= 1e-4 * solution.value
 
 
-@given(seed=st.integers(0, 10**6), loss=st.sampled_from(cases.BOTH_LOSSES))
-def test_the_lower_bound_of_a_metric_problem_is_below_its_optimum(seed, loss):
+@lru_cache
+def solved(loss):
     case = cases.case(loss, (3, 1, 4), 3)
     problem = JointProblem(case.objective, case.Z, 0.3, trace_bound=2.0)
-    best = minimise(problem, np.zeros((3, 3)), tol=1e-9, max_iter=2000)
+    return problem, minimise(problem, np.zeros((3, 3)), tol=1e-9, max_iter=2000)
+
+
+@given(seed=st.integers(0, 10**6), loss=st.sampled_from(cases.BOTH_LOSSES))
+def test_the_lower_bound_of_a_metric_problem_is_below_its_optimum(seed, loss):
+    problem, best = solved(loss)
     y = cases.random_symmetric(3, seed=seed)
     assert best.converged
     assert lower_bound(problem, y, *problem.value_and_gradient(y)) <= best.value

@@ -1,9 +1,10 @@
 """Accelerated projected gradient with backtracking and restart, for any convex problem with a projection.
 
-Beck and Teboulle's FISTA, with Scheinberg, Goldfarb and Bai's step that may grow again and O'Donoghue and Candes'
-restart. f never rises from one accepted point to the next.
+Beck and Teboulle's FISTA with O'Donoghue and Candes' restart; steps may grow again. f never rises from one accepted
+point to the next.
 """
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 Point: TypeAlias = NDArray[np.float64]
 
+PATIENCE, STALLED = 10, 0.01  # f is at rest when it falls by less than STALLED * tol of itself in PATIENCE iterations
 EASING = 0.9  # the curvature estimate shrinks by this much per step, so that steps may grow again
 
 
@@ -64,10 +66,15 @@ def minimise(
     max_iter: int,
     observe: Callable[[Progress], bool | None] = lambda progress: None,
 ) -> Solution:
-    """Until the gap is `tol * f` at most; without strong convexity, until the projected gradient fell by `tol`."""
+    """Until the gap is at most `tol * f` or f is at rest; where f is not strongly convex, the gradient tells."""
     x = y = problem.project(x0)
     value, g = problem.value_and_gradient(y)
+    if not (np.isfinite(value) and np.isfinite(g).all()):
+        raise ValueError(
+            "The objective is not finite: the features are too large for their precision. Scale them down."
+        )
     y_value, momentum, first_norm = value, 1.0, 0.0
+    recent = deque([value], maxlen=PATIENCE + 1)
     curvature = first_curvature(value, g)
     lower = lower_bound(problem, y, y_value, g)
     n_evaluations, iteration, converged = 1, 0, False
@@ -84,10 +91,13 @@ def minimise(
             norm = stepped * float(np.linalg.norm(z - y))
             first_norm = first_norm or norm
             uphill = float(np.vdot(y - z, z - x)) > 0
-            momentum, pull = (1.0, 0.0) if uphill else _next_momentum(momentum, curvature / stepped)
+            momentum, pull = (1.0, 0.0) if uphill else _next_momentum(momentum)
             y, x, value = z + pull * (z - x), z, z_value
             gap = value - lower
-            converged = gap <= tol * abs(value) or (problem.strong_convexity == 0 and norm <= tol * first_norm)
+            recent.append(value)
+            at_rest = len(recent) > PATIENCE and recent[0] - value <= STALLED * tol * abs(value)
+            flat = problem.strong_convexity == 0 and norm <= tol * first_norm
+            converged = gap <= tol * abs(value) or at_rest or flat
             if observe(Progress(x, value, gap, iteration)):
                 break
         curvature = stepped * EASING
@@ -133,7 +143,7 @@ def _step(
         curvature *= 2
 
 
-def _next_momentum(momentum: float, growth: float) -> tuple[float, float]:
-    """The next t of FISTA and how far to pull beyond the new point; `growth` is old over new curvature."""
-    following = (1 + (1 + 4 * growth * momentum**2) ** 0.5) / 2
+def _next_momentum(momentum: float) -> tuple[float, float]:
+    """The next t of FISTA, and how far to pull beyond the new point."""
+    following = (1 + (1 + 4 * momentum**2) ** 0.5) / 2
     return following, (momentum - 1) / following
