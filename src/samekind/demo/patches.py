@@ -9,6 +9,18 @@ from numpy.typing import NDArray
 
 Images = NDArray[np.floating]
 
+STRONGEST_SLOPE, NOISE = 1.0, 0.05
+
+
+def unevenly_lit(images: Images, rng: np.random.Generator) -> Images:
+    """Images (n, rows, cols) between 0 and 1 as a careless photograph shows them: contrast, a slope of light, noise."""
+    n, rows, cols = images.shape
+    angle, strength = rng.uniform(0, 2 * np.pi, (n, 1, 1)), rng.uniform(0, STRONGEST_SLOPE, (n, 1, 1))
+    down, across = np.linspace(-1, 1, rows)[:, None], np.linspace(-1, 1, cols)
+    slope = strength * (np.cos(angle) * down + np.sin(angle) * across)
+    contrast, offset = rng.uniform(0.6, 1.2, (n, 1, 1)), rng.uniform(-0.3, 0.3, (n, 1, 1))
+    return contrast * images + slope + offset + NOISE * rng.standard_normal(images.shape)
+
 
 class Rectangle(NamedTuple):
     top: int

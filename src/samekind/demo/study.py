@@ -13,7 +13,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.model_selection import train_test_split
 from sklearn.neighbors import NeighborhoodComponentsAnalysis
 
-from samekind.demo.patches import PatchFeatures, all_rectangles
+from samekind.demo.patches import Images, PatchFeatures, all_rectangles, unevenly_lit
 from samekind.estimators import EnsembleMetric
 from samekind.evaluation import (
     RetrievalResult,
@@ -65,7 +65,7 @@ class Study:
     features: PatchFeatures
     model: EnsembleMetric
     outcomes: list[Outcome]
-    example: NDArray[np.floating]  # an unseen digit
+    example: Images  # an unseen digit
 
     @property
     def title(self) -> str:
@@ -116,9 +116,9 @@ def run_study(n_jobs: int | None = None, verbose: int = 0, say: Callable[[str], 
     return Study(features, model, outcomes, images[~trained][0])
 
 
-def _digits() -> tuple[NDArray[np.floating], NDArray[np.int_]]:
+def _digits() -> tuple[Images, NDArray[np.int_]]:
     images, labels = load_digits(return_X_y=True)
-    return images.reshape(-1, 8, 8) / 16, labels
+    return unevenly_lit(images.reshape(-1, 8, 8) / 16, np.random.default_rng(0)), labels
 
 
 Encoder = Callable[[NDArray[np.float32]], NDArray[np.floating]]

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from samekind.evaluation._checks import check_at_least, check_codes, check_labels, check_same_length
-from samekind.kernels.distances import squared_distances
+from samekind.kernels.distances import euclidean_factors
+from samekind.kernels.reductions import smallest
 
 DEFAULT_MEMORY_BUDGET = 128 * 2**20
 # Per query and gallery sample: two float64 copies of the distance, masks, and at worst the places of ties.
@@ -111,9 +112,11 @@ class _Search:
         """Slices of queries, and their squared distances to the gallery: infinite from a sample to itself."""
         budget = check_at_least(memory_budget, 1, "memory_budget")
         n_rows = max(1, budget // (_BYTES_PER_PAIR * len(self.gallery)))
+        left, right = euclidean_factors(self.codes)[0], euclidean_factors(self.gallery)[1]
         for start in range(0, len(self.codes), n_rows):
             queries = slice(start, min(start + n_rows, len(self.codes)))
-            distances = squared_distances(self.codes[queries], self.gallery)
+            distances = left[queries] @ right.T
+            np.maximum(distances, 0, out=distances)
             if self.leave_one_out:
                 distances[np.arange(len(distances)), np.arange(queries.start, queries.stop)] = np.inf
             yield queries, distances
@@ -183,18 +186,9 @@ def _centre(codes: NDArray[Any]) -> NDArray[Any]:
 
 
 def _misclassified(search: _Search, queries: slice, distances: NDArray[Any], n_neighbors: int) -> NDArray[np.bool_]:
-    votes = search.gallery_classes[_nearest(distances, n_neighbors)]
+    _, nearest = smallest(distances, n_neighbors)
+    votes = search.gallery_classes[nearest]
     return np.not_equal(_majority(votes), search.classes[queries])
-
-
-def _nearest(distances: NDArray[Any], k: int) -> IntArray:
-    """Columns of the k smallest of each row, in order; of equal distances the lower column comes first."""
-    farthest = np.partition(distances, k - 1, axis=1)[:, k - 1 : k]
-    rows, columns = np.nonzero(distances <= farthest)
-    order = np.lexsort((columns, distances[rows, columns], rows))
-    starts = np.searchsorted(rows, np.arange(len(distances)))
-    chosen: IntArray = columns[order[starts[:, None] + np.arange(k)]]
-    return chosen
 
 
 def _majority(votes: IntArray) -> IntArray:

@@ -53,21 +53,25 @@ def merge_log_sum_exp(a: LogSums, b: LogSums) -> LogSums:
 
 
 def smallest(D: Array, k: int, first_column: int = 0) -> tuple[Array, IntArray]:
-    """The k smallest of each row, in order, with their columns: (n, m) -> (n, min(k, m)) twice."""
+    """The k smallest of each row, in order, with their columns: (n, m) -> (n, min(k, m)) twice.
+
+    Of equal values the lower column comes first, so that the answer does not depend on how columns are cut up.
+    """
     n, m = D.shape
     k = min(k, m)
-    places = np.argpartition(D, k - 1, axis=1)[:, :k] if 0 < k < m else np.tile(np.arange(m), (n, 1))[:, :k]
-    return _in_order(np.take_along_axis(D, places, axis=1), places + first_column)
+    if k == 0:
+        return np.empty((n, 0), D.dtype), np.empty((n, 0), np.intp)
+    rows, columns = np.nonzero(np.partition(D, k - 1, axis=1)[:, k - 1 : k] >= D)
+    values = D[rows, columns]
+    order = np.lexsort((columns, values, rows))
+    firsts = np.searchsorted(rows, np.arange(n))
+    chosen = order[firsts[:, None] + np.arange(k)]
+    return values[chosen], columns[chosen] + first_column
 
 
 def merge_smallest(a: tuple[Array, IntArray], b: tuple[Array, IntArray], k: int) -> tuple[Array, IntArray]:
     """The k smallest of two partial results; equal values go by their columns, so that merging is associative."""
     values = np.concatenate([a[0], b[0]], axis=1)
     places = np.concatenate([a[1], b[1]], axis=1)
-    values, places = _in_order(values, places)
-    return values[:, :k], places[:, :k]
-
-
-def _in_order(values: Array, places: IntArray) -> tuple[Array, IntArray]:
-    order = np.lexsort((places, values), axis=1)
+    order = np.lexsort((places, values), axis=1)[:, :k]
     return np.take_along_axis(values, order, axis=1), np.take_along_axis(places, order, axis=1)

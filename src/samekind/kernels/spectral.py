@@ -41,8 +41,10 @@ def project_capped_simplex(values: NDArray[np.float64], bound: float) -> NDArray
         return clipped
     falling = np.sort(values)[::-1]
     excess = np.cumsum(falling) - bound
-    last = np.flatnonzero(falling * np.arange(1, len(values) + 1) > excess)[-1]
+    # The first entry always stays; a bound lost in rounding may hide it.
+    last = np.flatnonzero(falling * np.arange(1, len(values) + 1) > excess).max(initial=0)
     projected: NDArray[np.float64] = np.maximum(values - excess[last] / (last + 1), 0)
+    projected *= min(1.0, bound / max(float(projected.sum()), np.finfo(float).tiny))
     return projected
 
 

@@ -1,0 +1,133 @@
+"""One fit in a process of its own, by whichever interpreter has the learner; part of lmnn.py.
+
+Reads X and y from an .npz and writes an .npz: components (m, r, D) as they stood after `seconds` (m,), the last being the
+result; peak memory in MB over what the process held before; whether the fit came to its own end.
+"""
+
+import argparse
+import time
+from typing import Any
+
+import numpy as np
+from harness import PeakMemory
+
+NCA_ITERATIONS = 50
+OURS = {"loss": "triplet", "memory_budget": "64MB"}
+
+
+class TimeIsUp(Exception):
+    pass
+
+
+class Path:
+    """Components on their way, at moments at least 3% apart, and the latest ones."""
+
+    def __init__(self, limit: float):
+        self.limit = limit
+        self.start = time.perf_counter()
+        self.seconds: list[float] = []
+        self.components: list[np.ndarray] = []
+
+    @property
+    def passed(self) -> float:
+        return time.perf_counter() - self.start
+
+    def note(self, components: np.ndarray) -> None:
+        now = self.passed
+        if len(self.seconds) > 1 and now < 1.03 * self.seconds[-2]:
+            del self.seconds[-1], self.components[-1]
+        self.seconds.append(now)
+        self.components.append(components)
+
+
+def lmnn(X: np.ndarray, y: np.ndarray, k: int, max_iter: int, path: Path) -> None:
+    """metric-learn's LMNN, with its defaults. It tries each L in `_loss_grad` and moves on to those that lower its objective."""
+    from metric_learn import LMNN
+
+    class Watched(LMNN):
+        lowest = np.inf
+
+        def _loss_grad(self, X: np.ndarray, L: np.ndarray, *rest: Any) -> Any:
+            if path.passed > path.limit:
+                raise TimeIsUp
+            made = super()._loss_grad(X, L, *rest)
+            if made[1] <= self.lowest:
+                self.lowest = made[1]
+                path.note(L)
+            return made
+
+    Watched(n_neighbors=k, max_iter=max_iter).fit(X, y)
+
+
+def nca(X: np.ndarray, y: np.ndarray, k: int, max_iter: int, path: Path) -> None:
+    from sklearn.neighbors import NeighborhoodComponentsAnalysis as NCA
+
+    path.note(NCA(X.shape[1], max_iter=min(max_iter, NCA_ITERATIONS), random_state=0).fit(X, y).components_)
+
+
+def lda(X: np.ndarray, y: np.ndarray, k: int, max_iter: int, path: Path) -> None:
+    from sklearn.discriminant_analysis import LinearDiscriminantAnalysis as LDA
+
+    path.note(LDA().fit(X, y).scalings_.T)
+
+
+def joint(X: np.ndarray, y: np.ndarray, k: int, max_iter: int, path: Path) -> None:
+    """JointMetric with its defaults."""
+    from samekind import JointMetric
+
+    path.note(JointMetric(**OURS, n_neighbors=k).fit(X, y).components_)
+
+
+def validated(X: np.ndarray, y: np.ndarray, k: int, max_iter: int, path: Path) -> None:
+    """JointMetric with the best of three settings: each learned on one half of every class, judged by 3-NN on the other."""
+    from sklearn.neighbors import KNeighborsClassifier
+
+    from samekind import JointMetric
+
+    quarter, less_ridge = X.shape[1] // 4, X.shape[1] / 1600 / 30
+    settings = [{}, {"n_components": quarter}, {"n_components": quarter, "ridge": less_ridge}]
+    order = np.argsort(y, kind="stable")
+    learn, judge = order[::2], order[1::2]
+
+    def accuracy(setting: dict[str, Any]) -> float:
+        metric = JointMetric(**OURS, n_neighbors=k, **setting).fit(X[learn], y[learn])
+        nearest = KNeighborsClassifier(3).fit(metric.transform(X[learn]), y[learn])
+        return nearest.score(metric.transform(X[judge]), y[judge])
+
+    best = max(settings, key=accuracy)
+    print("chosen:", best or "defaults", flush=True)
+    path.note(JointMetric(**OURS, n_neighbors=k, **best).fit(X, y).components_)
+
+
+LEARNERS = {"lmnn": lmnn, "nca": nca, "lda": lda, "joint": joint, "validated": validated}
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("learner", choices=LEARNERS)
+    options.add_argument("data")
+    options.add_argument("result")
+    options.add_argument("--neighbors", type=int, required=True)
+    options.add_argument("--max-iter", type=int, default=1000)
+    options.add_argument("--limit", type=float, default=float("inf"), help="seconds")
+    given = options.parse_args()
+    with np.load(given.data) as data:
+        X, y = data["X"], data["y"]
+    LEARNERS[given.learner](X[y < 3], y[y < 3], 3, 2, Path(np.inf))  # imports and first calls are not charged
+    path, finished = Path(given.limit), True
+    with PeakMemory() as peak:
+        try:
+            LEARNERS[given.learner](X, y, given.neighbors, given.max_iter, path)
+        except TimeIsUp:
+            finished = False
+    np.savez(
+        given.result,
+        components=np.stack(path.components),
+        seconds=np.append(path.seconds[:-1], path.passed),
+        peak=peak.extra,
+        finished=finished,
+    )
+
+
+if __name__ == "__main__":
+    main()
