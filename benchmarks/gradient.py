@@ -1,9 +1,9 @@
 """Value and gradient over all pairs against the two matrix products that plain code would need.
 
-Ours is one call of what the solvers call, at N samples of D = 500 features in classes of 40, float32. Plain is the two
-sgemms `Z @ Z.T` and `W @ Z` of that size, outputs made beforehand, BLAS with its default threads; the second Z of
-`Z @ Z.T` is a copy, as NumPy would otherwise take syrk, which is another product. No exponentials, no masks and no sums are
-charged to it. All take turns; the best time of each counts.
+Ours is one call of what the solvers call, at N samples of D = 500 features in classes of 40, float32. Plain is
+the two sgemms `Z @ Z.T` and `W @ Z` of that size, outputs made beforehand, BLAS with its default threads; the
+second Z of `Z @ Z.T` is a copy, as NumPy would otherwise take syrk, which is another product. No exponentials,
+masks or sums are charged to it. All take turns; the best time of each counts.
 """
 
 from functools import partial
@@ -26,7 +26,7 @@ TARGET = 1.0
 
 
 def clusters(n_samples: int) -> tuple[np.ndarray, np.ndarray]:
-    """Classes in order, same-class distances mostly below the threshold and the others around it; and L of the metric."""
+    """Z in class order and L of a metric: same-class distances below the threshold, the others around it."""
     rng = np.random.default_rng(0)
     centres = rng.normal(size=(n_samples // CLASS_SIZE, N_FEATURES))
     Z = np.repeat(centres, CLASS_SIZE, axis=0) + rng.normal(size=(n_samples, N_FEATURES))

@@ -1,10 +1,13 @@
-"""What every benchmark shares: its arguments, timing, peak memory, its last line. Standard library only."""
+"""What the benchmarks share: arguments, timing, peak memory, environments, the last line. Standard library only."""
 
 import argparse
+import os
 import statistics
+import subprocess
 import sys
 import threading
 import time
+import venv
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -40,6 +43,20 @@ class Report:
     def end(self) -> NoReturn:
         print(self.name, *(f"{key}={value:.4g}" for key, value in self.numbers.items()))
         sys.exit(1 if self.short else 0)
+
+
+def environment(name: str, *requirements: str) -> str:
+    """The interpreter of an environment of its own, made once below the user's cache folder and then reused."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = cache / "samekind-benchmarks" / name
+    python = str(folder / ("Scripts" if os.name == "nt" else "bin") / "python")
+    if not (folder / "installed").exists():
+        print(f"making an environment: {', '.join(requirements)}", flush=True)
+        venv.create(folder, with_pip=True, clear=True)
+        install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        subprocess.run([*install, *requirements], check=True)
+        (folder / "installed").touch()
+    return python
 
 
 def seconds_of(function: Callable[[], Any]) -> float:

@@ -1,7 +1,8 @@
 """One fit in a process of its own, by whichever interpreter has the learner; part of lmnn.py.
 
-Reads X and y from an .npz and writes an .npz: components (m, r, D) as they stood after `seconds` (m,), the last being the
-result; peak memory in MB over what the process held before; whether the fit came to its own end.
+Reads X and y from an .npz and writes an .npz: components (m, r, D) as they stood after `seconds` (m,), the last
+being the result; peak memory in MB over what the process held before; whether the fit came to its own end; a
+remark.
 """
 
 import argparse
@@ -20,13 +21,14 @@ class TimeIsUp(Exception):
 
 
 class Path:
-    """Components on their way, at moments at least 3% apart, and the latest ones."""
+    """Components on their way, at moments at least 5% apart, and the latest ones."""
 
     def __init__(self, limit: float):
         self.limit = limit
         self.start = time.perf_counter()
         self.seconds: list[float] = []
         self.components: list[np.ndarray] = []
+        self.remark = ""
 
     @property
     def passed(self) -> float:
@@ -34,14 +36,14 @@ class Path:
 
     def note(self, components: np.ndarray) -> None:
         now = self.passed
-        if len(self.seconds) > 1 and now < 1.03 * self.seconds[-2]:
+        if len(self.seconds) > 1 and now < 1.05 * self.seconds[-2]:
             del self.seconds[-1], self.components[-1]
         self.seconds.append(now)
         self.components.append(components)
 
 
 def lmnn(X: np.ndarray, y: np.ndarray, k: int, max_iter: int, path: Path) -> None:
-    """metric-learn's LMNN, with its defaults. It tries each L in `_loss_grad` and moves on to those that lower its objective."""
+    """LMNN with its defaults. It tries each L in `_loss_grad` and moves on to those that lower its objective."""
     from metric_learn import LMNN
 
     class Watched(LMNN):
@@ -79,7 +81,7 @@ def joint(X: np.ndarray, y: np.ndarray, k: int, max_iter: int, path: Path) -> No
 
 
 def validated(X: np.ndarray, y: np.ndarray, k: int, max_iter: int, path: Path) -> None:
-    """JointMetric with the best of three settings: each learned on one half of every class, judged by 3-NN on the other."""
+    """The best of three settings, each learned on one half of every class and judged by 3-NN on the other."""
     from sklearn.neighbors import KNeighborsClassifier
 
     from samekind import JointMetric
@@ -95,7 +97,7 @@ def validated(X: np.ndarray, y: np.ndarray, k: int, max_iter: int, path: Path) -
         return nearest.score(metric.transform(X[judge]), y[judge])
 
     best = max(settings, key=accuracy)
-    print("chosen:", best or "defaults", flush=True)
+    path.remark = f"chosen: {best or 'the defaults'}"
     path.note(JointMetric(**OURS, n_neighbors=k, **best).fit(X, y).components_)
 
 
@@ -126,6 +128,7 @@ def main() -> None:
         seconds=np.append(path.seconds[:-1], path.passed),
         peak=peak.extra,
         finished=finished,
+        remark=path.remark,
     )
 
 

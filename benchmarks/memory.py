@@ -1,8 +1,8 @@
 """Peak memory of one value and gradient at the estimators' default memory budget, over what the data takes.
 
-Each loss and each form of the gradient (by A, and by a factor L of D/4 columns) in a fresh process: imports, data and a tiny
-evaluation come first, then the resident set is noted, and its peak during one evaluation. Of the two forms the larger
-counts. N samples of D = 100 features in classes of 40, float32.
+Each loss and each form of the gradient (by A, and by a factor L of D/4 columns) in a fresh process: imports, data
+and a tiny evaluation come first, then the resident set is noted, and its peak during one evaluation. Of the two
+forms the larger counts. N samples of D = 100 features in classes of 40, float32.
 """
 
 import subprocess

@@ -41,7 +41,7 @@ class Objective:
     def over(
         cls, loss: Loss, relation: Relation, executor: Executor, memory_budget: int, dtype: DTypeLike
     ) -> "Objective":
-        plan = TilePlan.for_budget(relation.n_samples, memory_budget, executor.n_threads, dtype)
+        plan = TilePlan.for_budget(relation.n_samples, memory_budget, dtype)
         return cls(loss.bind(relation), relation, plan, executor, memory_budget, dtype)
 
     def value(self, distances: TileSource[Array]) -> float:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from samekind.compute.tiles import LARGEST_BLOCK, TILES_IN_WORK, Tile, TilePlan
+from samekind.compute.tiles import LARGEST_BLOCK, THREADS, TILES_IN_WORK, Tile, TilePlan
 
 plans = st.builds(TilePlan, st.integers(1, 40), st.integers(1, 50))
 
@@ -40,16 +40,16 @@ def test_strips_share_their_rows_and_start_on_the_diagonal_longest_first(plan):
     assert [len(strip) for strip in strips] == sorted((len(strip) for strip in strips), reverse=True)
 
 
-@given(st.integers(1, 10**5), st.integers(0, 10**10), st.integers(1, 64), st.sampled_from([np.float32, np.float64]))
-def test_the_plan_for_a_budget_keeps_a_quarter_for_temporaries(n_samples, budget, n_threads, dtype):
-    plan = TilePlan.for_budget(n_samples, budget, n_threads, dtype)
-    taken = plan.block**2 * np.dtype(dtype).itemsize * TILES_IN_WORK * n_threads
+@given(st.integers(1, 10**5), st.integers(0, 10**10), st.sampled_from([np.float32, np.float64]))
+def test_the_plan_for_a_budget_keeps_a_quarter_for_temporaries(n_samples, budget, dtype):
+    plan = TilePlan.for_budget(n_samples, budget, dtype)
+    taken = plan.block**2 * np.dtype(dtype).itemsize * TILES_IN_WORK * THREADS
     assert 1 <= plan.block <= LARGEST_BLOCK
     assert taken <= budget / 4 or plan.block == 1
 
 
 def test_a_larger_budget_gives_larger_blocks():
-    blocks = [TilePlan.for_budget(10**5, budget, 2, np.float32).block for budget in (10**5, 10**7, 10**9)]
+    blocks = [TilePlan.for_budget(10**5, budget, np.float32).block for budget in (10**5, 10**7, 10**9)]
     assert blocks == sorted(set(blocks))
     assert blocks[-1] == LARGEST_BLOCK
 

@@ -1,5 +1,7 @@
 """scikit-learn's own checks, and what every estimator here promises beyond them."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -12,7 +14,7 @@ from samekind import EnsembleMetric, JointMetric, Metric, SparseBlockMetric
 ESTIMATORS = [SparseBlockMetric(max_iter=30), JointMetric(max_iter=30), EnsembleMetric(max_iter=30)]
 
 
-# No exception is needed: every check passes (array API input is skipped by scikit-learn itself unless it is switched on).
+# No exception is needed: every check passes (scikit-learn itself skips array API input unless it is switched on).
 @parametrize_with_checks(ESTIMATORS)
 def test_scikit_learn_contract(estimator, check):
     check(estimator)
@@ -73,7 +75,7 @@ def test_objective_never_rises_within_a_step(learner, data):
     history = small(learner).fit(X, y).history_
     for step in ("selection", "joint"):
         objectives = [record["objective"] for record in history if record["step"] == step]
-        assert all(b <= a * (1 + 1e-12) for a, b in zip(objectives, objectives[1:], strict=False))
+        assert all(b <= a * (1 + 1e-12) for a, b in pairwise(objectives))
 
 
 @pytest.mark.parametrize("loss", ["pairwise", "triplet"])

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from samekind.kernels.spectral import leading_factor
+from samekind.solvers import joint
 from samekind.solvers.joint import LARGEST_CONVEX, JointProblem, choose_solver, solve_joint
 from samekind.solvers.projected import minimise
 from tests import cases, oracle
@@ -98,6 +99,17 @@ def test_factored_gradient_equals_the_oracles(loss, rank, dtype, rtol):
     _, gradient = problem.factored_value_and_gradient(L)
     literal = 2 * oracle.objective_gradient(case.Z, L @ L.T, case.reference, 0.3) @ L
     assert cases.relative_error(gradient, literal) < rtol
+
+
+@pytest.mark.parametrize(("rank", "form"), [(1, "ProductForm"), (2, "ProductForm"), (3, "GramForm"), (6, "GramForm")])
+def test_the_form_of_the_factored_gradient_goes_by_the_width(monkeypatch, rank, form):
+    case = cases.case("triplet")
+    made = []
+    for name in ("ProductForm", "GramForm"):
+        kind = getattr(joint, name)
+        monkeypatch.setattr(joint, name, lambda Z, name=name, kind=kind: made.append(name) or kind(Z))
+    JointProblem(case.objective, case.Z, ridge=0.3).factored_value_and_gradient(np.ones((6, rank)))
+    assert made == [form]
 
 
 def test_the_gradient_of_equation_11_as_printed_fails_the_same_check():

@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as hnp
 
 from samekind.kernels.spectral import project_trace_ball
 from samekind.solvers.joint import JointProblem
-from samekind.solvers.projected import first_step, lower_bound, minimise
+from samekind.solvers.projected import first_step, minimise, strongly_convex_bound
 from tests import cases, oracle
 
 
@@ -36,6 +36,9 @@ class Orthant:
 
     def project(self, x):
         return np.maximum(x, 0)
+
+    def lower_bound(self, x, value, gradient):
+        return strongly_convex_bound(self, self.strong_convexity, x, value, gradient)
 
     @property
     def optimum(self):
@@ -63,6 +66,9 @@ class NearestMetric:
 
     def project(self, A):
         return project_trace_ball(A, self.bound)
+
+    def lower_bound(self, A, value, gradient):
+        return strongly_convex_bound(self, self.strong_convexity, A, value, gradient)
 
 
 @pytest.mark.parametrize("strong_convexity", [0.0, 1.0])
@@ -127,15 +133,15 @@ def test_the_lower_bound_is_below_the_minimum_wherever_it_is_taken(hp, seed):
     h, p = hp
     problem = Orthant(h, p, strong_convexity=h.min())
     y = np.random.default_rng(seed).normal(size=len(p)) * 5  # outside of the set as well
-    assert lower_bound(problem, y, *problem.value_and_gradient(y)) <= problem.minimum * (1 + 1e-12)
+    assert problem.lower_bound(y, *problem.value_and_gradient(y)) <= problem.minimum * (1 + 1e-12)
 
 
 def test_the_lower_bound_is_the_minimum_at_the_optimum_and_nothing_without_strong_convexity():
     problem = Orthant(np.array([1.0, 4.0]), np.array([2.0, -1.0]), strong_convexity=1.0)
     at = problem.optimum, *problem.value_and_gradient(problem.optimum)
-    assert lower_bound(problem, *at) == pytest.approx(problem.minimum, rel=1e-14)
+    assert problem.lower_bound(*at) == pytest.approx(problem.minimum, rel=1e-14)
     problem.strong_convexity = 0.0
-    assert lower_bound(problem, *at) == -np.inf
+    assert problem.lower_bound(*at) == -np.inf
 
 
 def watched(problem, x0, **options):
@@ -184,7 +190,7 @@ def test_the_lower_bound_of_a_metric_problem_is_below_its_optimum(seed, loss):
     problem, best = solved(loss)
     y = cases.random_symmetric(3, seed=seed)
     assert best.converged
-    assert lower_bound(problem, y, *problem.value_and_gradient(y)) <= best.value
+    assert problem.lower_bound(y, *problem.value_and_gradient(y)) <= best.value
 
 
 @pytest.mark.parametrize("iteration", [1, 4])

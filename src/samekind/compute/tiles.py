@@ -12,6 +12,7 @@ LARGEST_BLOCK = 1024  # rows: wide enough for BLAS to run at full speed
 SMALLEST_BLOCK = 256  # below it, calls cost more than cells
 STRIPS = 8  # at least as many, when there are rows enough, so that threads have something to share
 TILES_IN_WORK = 6  # temporaries of a tile's size that one thread may hold
+THREADS = 8  # planned for, however many there are, so that their number does not change the answer
 
 
 TileKey: TypeAlias = tuple[int, int]
@@ -49,9 +50,9 @@ class TilePlan:
     block: int
 
     @classmethod
-    def for_budget(cls, n_samples: int, memory_budget: int, n_threads: int, dtype: DTypeLike) -> "TilePlan":
+    def for_budget(cls, n_samples: int, memory_budget: int, dtype: DTypeLike) -> "TilePlan":
         """The largest blocks, up to the useful size, whose temporaries take at most a quarter of the budget."""
-        cells = memory_budget / 4 / (np.dtype(dtype).itemsize * TILES_IN_WORK * n_threads)
+        cells = memory_budget / 4 / (np.dtype(dtype).itemsize * TILES_IN_WORK * THREADS)
         fitting = int(min(max(cells, 1) ** 0.5, LARGEST_BLOCK))
         shared = -(-n_samples // STRIPS)
         return cls(n_samples, min(fitting, max(SMALLEST_BLOCK, shared)))

@@ -39,12 +39,12 @@ def project_capped_simplex(values: NDArray[np.float64], bound: float) -> NDArray
     clipped = np.maximum(values, 0)
     if clipped.sum() <= bound:
         return clipped
+    # A common shift changes nothing but the rounding: the largest entry is 0, and stays whatever the bound.
+    values = values - values.max()
     falling = np.sort(values)[::-1]
     excess = np.cumsum(falling) - bound
-    # The first entry always stays; a bound lost in rounding may hide it.
     last = np.flatnonzero(falling * np.arange(1, len(values) + 1) > excess).max(initial=0)
     projected: NDArray[np.float64] = np.maximum(values - excess[last] / (last + 1), 0)
-    projected *= min(1.0, bound / max(float(projected.sum()), np.finfo(float).tiny))
     return projected
 
 

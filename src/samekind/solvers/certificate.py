@@ -6,7 +6,7 @@ from typing import Protocol
 import numpy as np
 
 from samekind.kernels.spectral import Matrix, eigh
-from samekind.solvers.projected import ProjectedProblem, lower_bound
+from samekind.solvers.projected import ProjectedProblem
 
 
 class ConvexMetricProblem(ProjectedProblem, Protocol):
@@ -36,20 +36,18 @@ class Certificate:
         return self.relative_gap <= self.tol
 
 
-def certify(problem: ConvexMetricProblem, A: Matrix, rank: int, tol: float) -> tuple[Certificate, Matrix]:
-    """The certificate of A, and the eigenvectors (columns) along which f still falls, steepest first."""
+def certify(
+    problem: ConvexMetricProblem, A: Matrix, rank: int, tol: float, known_bound: float = -np.inf
+) -> tuple[Certificate, Matrix]:
+    """The certificate of A, and the eigenvectors (columns) along which f still falls, steepest first.
+
+    `known_bound` is what f is known not to go below, if a solver has seen more than A tells.
+    """
     value, G = problem.value_and_gradient(A)
     values, vectors = eigh(G)
     trace, slope = float(np.trace(A)), float(np.vdot(G, A))
     active = np.isfinite(problem.trace_bound) and trace >= problem.trace_bound * (1 - 1e-6)
     multiplier = max(0.0, -slope / trace) if active else 0.0
-    gap = _gap(problem, A, value, G, slope, float(values[0]))
+    gap = max(value - max(problem.lower_bound(A, value, G), known_bound), 0.0)
     certificate = Certificate(value, gap, tol, float(values[0]) + multiplier, multiplier, rank)
     return certificate, vectors[:, values + multiplier < 0]
-
-
-def _gap(problem: ConvexMetricProblem, A: Matrix, value: float, G: Matrix, slope: float, smallest: float) -> float:
-    if problem.strong_convexity > 0:
-        return max(value - lower_bound(problem, A, value, G), 0.0)
-    # Without a ridge: <G, A - A*> with the worst A* that the trace bound allows.
-    return max(slope - min(smallest, 0.0) * problem.trace_bound, 0.0) if smallest < 0 else max(slope, 0.0)

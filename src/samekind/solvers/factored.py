@@ -18,6 +18,7 @@ MEMORY = 20  # pairs of steps and gradient changes that L-BFGS remembers
 STATIONARY = 1e-3  # L-BFGS ends when a step lowers f by less than this share of `tol`
 MAX_TIGHTENINGS = 3
 MAX_SHORTENINGS = 20
+NEGLIGIBLE = 0.03  # length of a column, relative to the longest
 
 
 class FactoredProblem(ConvexMetricProblem, Protocol):
@@ -147,7 +148,7 @@ def minimise_factored(
         certificate, falling = certify(problem, L @ L.T, L.shape[1], tol)
         if certificate.optimal or descent.over:
             break
-        wider = _widened(problem, L, falling[:, : max_rank - L.shape[1]], certificate)
+        wider = _widened(problem, L, falling, max_rank, certificate)
         if wider is not None:
             L = wider
         elif may_be_optimal and tightenings < MAX_TIGHTENINGS:
@@ -159,13 +160,20 @@ def minimise_factored(
         certificate,
         descent.n_iter,
         descent.n_evaluations,
-        converged=certificate.optimal or not descent.over,
+        converged=certificate.optimal or not (descent.over or may_be_optimal),
     )
 
 
-def _widened(problem: FactoredProblem, L: Matrix, falling: Matrix, certificate: Certificate) -> Matrix | None:
-    """L with columns along which f falls, at most as many as it has; None when none lowers f."""
-    columns = falling[:, : max(1, L.shape[1])]
+def _widened(
+    problem: FactoredProblem, L: Matrix, falling: Matrix, max_rank: int, certificate: Certificate
+) -> Matrix | None:
+    """L with columns along which f falls, at most as many as it has; None when none lowers f.
+
+    A full L gives up its shortest columns for them: a column of almost no length cannot find its way by itself.
+    """
+    if L.shape[1] == max_rank:
+        L = principal_axes(L, NEGLIGIBLE)
+    columns = falling[:, : min(max_rank - L.shape[1], max(1, L.shape[1]))]
     if not columns.size:
         return None
     length = _trace(L) / max(1, L.shape[1]) or 1.0

@@ -7,7 +7,7 @@ import numpy as np
 
 from samekind.compute.sources import FactoredDistances
 from samekind.kernels.laplacian import GramForm, ProductForm
-from samekind.kernels.spectral import Matrix, leading_factor, project_trace_ball, rank_of
+from samekind.kernels.spectral import Matrix, eigh, leading_factor, project_trace_ball, rank_of
 from samekind.kernels.types import Array
 from samekind.objective import Objective
 from samekind.solvers import factored, projected
@@ -29,10 +29,6 @@ class JointProblem:
     trace_bound: float = np.inf
 
     @property
-    def strong_convexity(self) -> float:
-        return self.ridge
-
-    @property
     def rounding(self) -> float:
         return float(10 * np.finfo(self.Z.dtype).eps)
 
@@ -49,6 +45,13 @@ class JointProblem:
 
     def project(self, A: Matrix) -> Matrix:
         return project_trace_ball(A, self.trace_bound)
+
+    def lower_bound(self, A: Matrix, value: float, G: Matrix) -> float:
+        """By the ridge's strong convexity; without a ridge `f + <G, A* - A>`, A* the worst that the trace bound allows."""
+        if self.ridge > 0:
+            return projected.strongly_convex_bound(self, self.ridge, A, value, G)
+        steepest = float(eigh(G)[0][0])
+        return value - float(np.vdot(G, A)) + (steepest * self.trace_bound if steepest < 0 else 0.0)
 
     def factored_value_and_gradient(self, L: Matrix) -> tuple[float, Matrix]:
         """f(L L^T) and its gradient `2 (G + ridge L L^T) L`, by way of `(S - W - W^T) Z L` when L is narrow."""
@@ -142,7 +145,7 @@ def _solve_convex(
     start = np.zeros((problem.n_features, problem.n_features))
     solution = projected.minimise(problem, start, tol=tol, max_iter=max_iter, observe=tell)
     full = leading_factor(solution.x)
-    certificate, _ = certify(problem, solution.x, full.shape[1], tol)
+    certificate, _ = certify(problem, solution.x, full.shape[1], tol, solution.value - solution.gap)
     L = leading_factor(solution.x, n_components)
     objective = certificate.value if L.shape == full.shape else problem.value(L @ L.T)
     return JointResult(

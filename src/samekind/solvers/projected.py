@@ -22,11 +22,6 @@ class ProjectedProblem(Protocol):
     """min f(x) over a convex set."""
 
     @property
-    def strong_convexity(self) -> float:
-        """m >= 0 such that f - m/2 ||x||^2 is convex."""
-        ...
-
-    @property
     def rounding(self) -> float:
         """Relative error to be expected in a value of f."""
         ...
@@ -36,6 +31,10 @@ class ProjectedProblem(Protocol):
     def value_and_gradient(self, x: Point) -> tuple[float, Point]: ...
 
     def project(self, x: Point) -> Point: ...
+
+    def lower_bound(self, x: Point, value: float, gradient: Point) -> float:
+        """What f cannot go below, from its value and gradient at one point; -inf where nothing is known."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -68,19 +67,15 @@ def minimise(
 ) -> Solution:
     """Until the gap is at most `tol * f` or f is at rest; where f is not strongly convex, the gradient tells."""
     x = y = problem.project(x0)
-    value, g = problem.value_and_gradient(y)
-    if not (np.isfinite(value) and np.isfinite(g).all()):
-        raise ValueError(
-            "The objective is not finite: the features are too large for their precision. Scale them down."
-        )
+    value, g = _first_look(problem, y)
     y_value, momentum, first_norm = value, 1.0, 0.0
     recent = deque([value], maxlen=PATIENCE + 1)
     curvature = first_curvature(value, g)
-    lower = lower_bound(problem, y, y_value, g)
+    lower = problem.lower_bound(y, y_value, g)
     n_evaluations, iteration, converged = 1, 0, False
     while iteration < max_iter and not converged:
         z, z_value, stepped, tries = _step(problem, y, y_value, g, curvature)
-        n_evaluations += tries + 1
+        n_evaluations += tries
         if z_value > value + problem.rounding * abs(value):
             if momentum == 1.0:
                 converged = True  # no step from x lowers f: what is left is rounding
@@ -96,20 +91,21 @@ def minimise(
             gap = value - lower
             recent.append(value)
             at_rest = len(recent) > PATIENCE and recent[0] - value <= STALLED * tol * abs(value)
-            flat = problem.strong_convexity == 0 and norm <= tol * first_norm
+            flat = np.isinf(lower) and norm <= tol * first_norm
             converged = gap <= tol * abs(value) or at_rest or flat
             if observe(Progress(x, value, gap, iteration)):
                 break
         curvature = stepped * EASING
         if not converged:
             y_value, g = problem.value_and_gradient(y)
-            lower = max(lower, lower_bound(problem, y, y_value, g))
+            n_evaluations += 1
+            lower = max(lower, problem.lower_bound(y, y_value, g))
     return Solution(x, value, max(value - lower, 0.0), iteration, n_evaluations, converged)
 
 
 def first_step(problem: ProjectedProblem, x0: Point) -> Point:
     """One projected gradient step."""
-    value, g = problem.value_and_gradient(x0)
+    value, g = _first_look(problem, x0)
     return _step(problem, x0, value, g, first_curvature(value, g))[0]
 
 
@@ -118,13 +114,21 @@ def first_curvature(value: float, g: Point) -> float:
     return max(float(np.vdot(g, g)) / max(value, 1e-300), 1e-12)
 
 
-def lower_bound(problem: ProjectedProblem, y: Point, value: float, g: Point) -> float:
-    """What f cannot go below: `min_z f(y) + <g, z - y> + m/2 ||z - y||^2` over the convex set, m > 0."""
-    m = problem.strong_convexity
+def strongly_convex_bound(problem: ProjectedProblem, m: float, y: Point, value: float, g: Point) -> float:
+    """`min_z f(y) + <g, z - y> + m/2 ||z - y||^2` over the convex set, f - m/2 ||x||^2 being convex; -inf for m = 0."""
     if m <= 0:
         return -np.inf
     step = problem.project(y - g / m) - y
     return value + float(np.vdot(g, step)) + m / 2 * float(np.vdot(step, step))
+
+
+def _first_look(problem: ProjectedProblem, x: Point) -> tuple[float, Point]:
+    value, g = problem.value_and_gradient(x)
+    if not (np.isfinite(value) and np.isfinite(g).all()):
+        raise ValueError(
+            "The objective is not finite: the features are too large for their precision. Scale them down."
+        )
+    return value, g
 
 
 def _step(

@@ -33,6 +33,7 @@ class BlockProblem:
 
     @property
     def strong_convexity(self) -> float:
+        """Of the ridge in alpha and A_k together: the less, the more of A lies in group k already."""
         overlap = float(np.linalg.norm(self.present_block)) / self.scale if self.scale else 0.0
         return self.ridge * max(0.0, 1 - overlap)
 
@@ -67,6 +68,9 @@ class BlockProblem:
 
     def project(self, x: Point) -> Point:
         return np.concatenate([np.maximum(x[:1], 0), project_psd(self._matrix(x)).ravel()])
+
+    def lower_bound(self, x: Point, value: float, gradient: Point) -> float:
+        return projected.strongly_convex_bound(self, self.strong_convexity, x, value, gradient)
 
     def distances(self, alpha: float, A: Matrix) -> ScaledSum:
         own = FactoredDistances.quadratic(self.Z, self.Z @ A.astype(self.Z.dtype))
@@ -130,7 +134,7 @@ def select_groups(
 ) -> SelectionResult:
     """Algorithm 1 from A = 0, `max_groups` rounds at the most."""
     rows = objective.relation.order
-    groups = list(range(len(store.group_sizes)) if candidates is None else candidates)
+    groups = sorted(range(len(store.group_sizes)) if candidates is None else candidates)
     metric = BlockMetric()
     present = PresentDistances(objective.plan, objective.dtype, int(objective.memory_budget * KEPT_SHARE))
     value = objective.value(present)

@@ -61,7 +61,7 @@ def _named_columns(spec: GroupSpec, n_features: int) -> Mapping[str, Columns]:
             raise ValueError(f"feature_groups={size} is no group size: give a positive number of columns.")
         starts = range(0, n_features, size)
         named = {str(k): slice(start, min(start + size, n_features)) for k, start in enumerate(starts)}
-    elif isinstance(spec, Sequence | np.ndarray) and not isinstance(spec, str | bytes):
+    elif isinstance(spec, Sequence | np.ndarray) and not isinstance(spec, str | bytes) and getattr(spec, "ndim", 1):
         named = {str(k): columns for k, columns in enumerate(spec)}
     else:
         raise TypeError(
@@ -77,7 +77,10 @@ def _column_indices(columns: Columns, name: str, n_features: int) -> IntArray:
     if isinstance(columns, slice):
         indices = np.arange(n_features)[columns]
     else:
-        given = np.atleast_1d(np.asarray(columns))
+        try:
+            given = np.atleast_1d(np.asarray(columns))
+        except ValueError:  # ragged
+            given = np.empty((0, 0))
         if given.ndim != 1 or (given.size and not np.issubdtype(given.dtype, np.integer)):
             raise ValueError(
                 f"Feature group {name!r} must be a slice or a 1-d array of integer column indices, not {columns!r}."
