@@ -83,9 +83,9 @@ def compare(name: str, problem: JointProblem) -> tuple[JointResult, float, bool]
     return convex, difference, convex.certificate.optimal and factored.certificate.optimal
 
 
-def show_ranks(problem: JointProblem, convex: JointResult) -> None:
+def show_ranks(problem: JointProblem, convex: JointResult, ranks: list[int]) -> None:
     """Objectives at a given number of components."""
-    for rank in RANKS:
+    for rank in ranks:
         cut = convex.L[:, :rank]
         factored = solve(problem, "factored", rank)
         print(
@@ -95,12 +95,12 @@ def show_ranks(problem: JointProblem, convex: JointResult) -> None:
         print(f"auto takes {choose_solver(problem.n_features, rank)}", flush=True)
 
 
-def speed(problem: JointProblem) -> float:
+def speed(problem: JointProblem, repeats: int) -> float:
     """Convex over factored seconds at n_components = D/8."""
     rank = problem.n_features // 8
     calls = [partial(solve, problem, solver, rank) for solver in ["convex", "factored"]]
-    convex, factored = best_of(calls, REPEATS)
-    print(f"    n_components = {rank}: convex {convex:.2f} s, factored {factored:.2f} s; best of {REPEATS}", flush=True)
+    convex, factored = best_of(calls, repeats)
+    print(f"    n_components = {rank}: convex {convex:.2f} s, factored {factored:.2f} s; best of {repeats}", flush=True)
     return convex / factored
 
 
@@ -118,8 +118,8 @@ def main() -> None:
             _, bounded_difference, bounded_both = compare(f"{data} {name} bounded", replace(free, trace_bound=bound))
             differences += [difference, bounded_difference]
             certified += [both, bounded_both]
-            show_ranks(free, convex)
-            speeds.append(speed(free))
+            show_ranks(free, convex, RANKS[::2] if quick else RANKS)
+            speeds.append(speed(free, 2 if quick else REPEATS))
     report = Report("solvers")
     report.hold("difference", max(differences), at_most=TARGET)
     report.hold("certified", int(all(certified)), at_least=1)

@@ -30,7 +30,7 @@ def demo(
     study = run_study(n_jobs=jobs, verbose=0 if quiet else 1, say=lambda line: console.print(line, highlight=False))
     table = Table(title=study.title)
     for place, column in enumerate(COLUMNS):
-        table.add_column(column, justify="right" if place else "left")
+        table.add_column(column, justify="right" if place else "left", no_wrap=not place)
     for row in study.table_rows():
         table.add_row(*row)
     console.print(table)

@@ -129,7 +129,7 @@ def _methods(model: EnsembleMetric, split: Split) -> dict[str, Callable[[], Enco
     X, y = split.X, split.y
     pca = PCA(N_COMPONENTS, random_state=0)
     lda = LinearDiscriminantAnalysis()
-    nca = NeighborhoodComponentsAnalysis(N_COMPONENTS, init="pca", max_iter=30, random_state=0)
+    nca = NeighborhoodComponentsAnalysis(N_COMPONENTS, random_state=0)
     return {
         "Euclidean": lambda: lambda Z: Z,
         "PCA": lambda: pca.fit(X).transform,

@@ -47,7 +47,7 @@ class JointProblem:
         return project_trace_ball(A, self.trace_bound)
 
     def lower_bound(self, A: Matrix, value: float, G: Matrix) -> float:
-        """By the ridge's strong convexity; without a ridge `f + <G, A* - A>`, A* the worst that the trace bound allows."""
+        """By the ridge's strong convexity; without a ridge `f + <G, A* - A>`, A* the worst within the trace bound."""
         if self.ridge > 0:
             return projected.strongly_convex_bound(self, self.ridge, A, value, G)
         steepest = float(eigh(G)[0][0])

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
-from typing import TypeAlias
+from typing import TypeAlias, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -61,7 +61,7 @@ def _named_columns(spec: GroupSpec, n_features: int) -> Mapping[str, Columns]:
             raise ValueError(f"feature_groups={size} is no group size: give a positive number of columns.")
         starts = range(0, n_features, size)
         named = {str(k): slice(start, min(start + size, n_features)) for k, start in enumerate(starts)}
-    elif isinstance(spec, Sequence | np.ndarray) and not isinstance(spec, str | bytes) and getattr(spec, "ndim", 1):
+    elif _is_sequence(spec):
         named = {str(k): columns for k, columns in enumerate(spec)}
     else:
         raise TypeError(
@@ -71,6 +71,12 @@ def _named_columns(spec: GroupSpec, n_features: int) -> Mapping[str, Columns]:
     if not named:
         raise ValueError("feature_groups is empty: give at least one group of columns.")
     return named
+
+
+def _is_sequence(spec: object) -> TypeGuard[Sequence[Columns]]:
+    if isinstance(spec, np.ndarray):
+        return spec.ndim > 0
+    return isinstance(spec, Sequence) and not isinstance(spec, str | bytes)
 
 
 def _column_indices(columns: Columns, name: str, n_features: int) -> IntArray:
