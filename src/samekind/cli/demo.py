@@ -17,10 +17,10 @@ def demo(
 ) -> None:
     """Learn from some handwritten digits what "the same digit" means, and try it on digits never seen.
 
-    Takes scikit-learn's digits, cuts each image into hundreds of overlapping patches, lets samekind choose a few
-    of them and learn a short code, and compares it with Euclidean distance, PCA, LDA and NCA on the same features:
-    can two images of digits that nobody trained on be told to be the same (verification), and found (retrieval)?
-    Needs no network. Writes model.safetensors and report.html.
+    Takes scikit-learn's digits, lights them unevenly as a careless photograph would, cuts each image into hundreds of
+    overlapping patches, lets samekind choose a few of them and learn a short code, and compares it with Euclidean
+    distance, PCA, LDA and NCA on the same features: can two images of digits that nobody trained on be told to be the
+    same (verification), and found (retrieval)? Needs no network. Writes model.safetensors and report.html.
     """
     from samekind.demo.report import write_demo_report
     from samekind.demo.study import COLUMNS, run_study
@@ -31,8 +31,8 @@ def demo(
     table = Table(title=study.title)
     for place, column in enumerate(COLUMNS):
         table.add_column(column, justify="right" if place else "left", no_wrap=not place)
-    for row in study.table_rows():
-        table.add_row(*row)
+    for outcome in study.outcomes:
+        table.add_row(*(value if isinstance(value, str) else f"{value:.4g}" for value in outcome.values()))
     console.print(table)
     model, report = out / "model.safetensors", out / "report.html"
     study.model.metric_.save(model)
