@@ -30,6 +30,7 @@ from harness import Report, environment, parser
 from sklearn.neighbors import KNeighborsClassifier
 
 CLASS_SIZE, HELD_OUT = 40, 2_000
+SEED = 20_261  # of no trial: the draws that settings were fixed on had others
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class Task:
 
     @classmethod
     def made(cls, folder: Path, size: Size) -> "Task":
-        n_classes, n_features, rng = size.n_classes, size.n_features, np.random.default_rng(0)
+        n_classes, n_features, rng = size.n_classes, size.n_features, np.random.default_rng(SEED)
         noise = np.geomspace(2, 0.85, n_features)
         telling = np.arange(n_features) >= n_features - n_features // 5
         means = rng.normal(size=(n_classes, n_features)) * noise * telling * size.apart

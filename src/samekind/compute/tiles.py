@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import DTypeLike
 
-LARGEST_BLOCK = 1024  # rows: wide enough for BLAS to run at full speed
+LARGEST_BLOCK = 640  # rows: wide enough for BLAS to run at full speed, small enough for a tile to stay in cache
 SMALLEST_BLOCK = 256  # below it, calls cost more than cells
 STRIPS = 8  # at least as many, when there are rows enough, so that threads have something to share
 TILES_IN_WORK = 6  # temporaries of a tile's size that one thread may hold

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from samekind.kernels.exponentials import exp_sums
 from samekind.kernels.types import Array, IntArray
 
 LogSums: TypeAlias = NDArray[np.float64]
@@ -33,12 +34,8 @@ def log_sum_exp_negative(D: Array) -> tuple[LogSums, LogSums]:
     low, high = row_lows.min(), max(row_lows.max(), col_lows.max())
     if not high - low <= shared_exponent_range(D.dtype):
         return log_sum_exp(-D, axis=1), log_sum_exp(-D, axis=0)
-    E = np.subtract(low, D)
-    np.exp(E, out=E)
-    return (
-        np.log(E.sum(axis=1).astype(np.float64)) - float(low),
-        np.log(E.sum(axis=0).astype(np.float64)) - float(low),
-    )
+    rows, cols = exp_sums(low, D)
+    return np.log(rows.astype(np.float64)) - float(low), np.log(cols.astype(np.float64)) - float(low)
 
 
 def shared_exponent_range(dtype: np.dtype[Any]) -> float:

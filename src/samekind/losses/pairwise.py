@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from samekind.kernels.exponentials import exp_minus_abs, sigmoid, sigmoid_and_softplus_sum
 from samekind.kernels.reductions import LogSums
 from samekind.kernels.types import Array
 from samekind.losses.base import Anchors
@@ -48,60 +49,31 @@ class BoundPairwiseLoss:
         return 0.0, Anchors(np.ones(len(statistics)), statistics)
 
     def tile_value(self, D: Array, pairs: PairTile, mirrored: bool) -> float:
-        margin = self._margin(D, pairs)
-        return _ends(mirrored) * self._total_softplus(margin, _exp_minus_abs(margin), pairs)
+        value, _ = self._value_and_weights(D, pairs, _ends(mirrored))
+        return value
 
     def tile_weights(self, D: Array, pairs: PairTile, rows: Anchors, cols: Anchors | None) -> tuple[float, Array]:
-        ends = _ends(cols is not None)
-        margin = self._margin(D, pairs)
-        E = _exp_minus_abs(margin)
-        value = ends * self._total_softplus(margin, E, pairs)
-        H = _sigmoid(margin, E)
-        if pairs.same is None:
-            H *= -ends * self.share_other
-        else:
-            H *= ends * self._signed_shares(pairs, D.dtype)
-        return value, H
+        return self._value_and_weights(D, pairs, _ends(cols is not None))
 
-    def _margin(self, D: Array, pairs: PairTile) -> Array:
-        """`pi_ij (d_ij - threshold)`; what stands at i = j carries no weight."""
-        margin = np.subtract(D.dtype.type(self.threshold), D)
-        if pairs.same is not None:
-            np.negative(margin, out=margin, where=pairs.same)
-        return margin
+    def _value_and_weights(self, D: Array, pairs: PairTile, ends: int) -> tuple[float, Array]:
+        if pairs.same is None:
+            share = ends * self.share_other
+            H, total = sigmoid_and_softplus_sum(self.threshold, D, -share)
+            return share * total, H
+        shares = ends * self._signed_shares(pairs, D.dtype)
+        margin = np.where(pairs.same, D - self.threshold, self.threshold - D)
+        E = exp_minus_abs(margin)
+        value = float(np.vdot(np.abs(shares), np.log1p(E) + np.maximum(margin, 0)))
+        return value, shares * sigmoid(margin, E)
 
     def _signed_shares(self, pairs: PairTile, dtype: np.dtype[Any]) -> Array:
-        """`c_ij pi_ij / ln 2`"""
+        """`c_ij pi_ij / ln 2`; 0 at i = j."""
         shares = np.zeros(pairs.same.shape, dtype)  # type: ignore[union-attr]
         shares[pairs.same] = self.share_same
         shares[pairs.other] = -self.share_other
         return shares
 
-    def _total_softplus(self, margin: Array, E: Array, pairs: PairTile) -> float:
-        if pairs.same is None:
-            return self.share_other * _sum_softplus(margin, E)
-        values = np.log1p(E) + np.maximum(margin, 0)
-        return float(np.vdot(np.abs(self._signed_shares(pairs, E.dtype)), values))
-
 
 def _ends(mirrored: bool) -> int:
     """A mirrored tile stands for (i, j) and (j, i)."""
     return 2 if mirrored else 1
-
-
-def _exp_minus_abs(margin: Array) -> Array:
-    E = np.abs(margin)
-    return np.exp(np.negative(E, out=E), out=E)
-
-
-def _sum_softplus(margin: Array, E: Array) -> float:
-    """`sum ln(1 + e^margin)` from `E = e^-|margin|`, the logarithm taken of products of up to 32 factors below 2."""
-    products = np.multiply.reduceat(E + 1, np.arange(0, len(E), 32), axis=0)
-    return float(np.log(products).sum(dtype=np.float64) + np.maximum(margin, 0).sum(dtype=np.float64))
-
-
-def _sigmoid(margin: Array, E: Array) -> Array:
-    """`1 / (1 + e^-margin)` from `E = e^-|margin|`."""
-    below = E + 1
-    np.copyto(E, 1, where=margin >= 0)
-    return np.divide(E, below, out=below)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from samekind.kernels.exponentials import exp_times_sum
 from samekind.kernels.reductions import (
     LogSums,
     log_sum_exp,
@@ -114,13 +115,7 @@ def _others(D: Array, rows: Anchors, cols: Anchors | None) -> Array:
         E = _softmin(D, shifts[:, None], rows.factors[:, None])
         E += _softmin(D, back[None, :], cols.factors[None, :])
         return E
-    E = np.subtract(D.dtype.type(-low), D)
-    np.exp(E, out=E)
-    E *= np.add.outer(
-        (-rows.factors * np.exp(low - shifts)).astype(D.dtype),
-        (-cols.factors * np.exp(low - back)).astype(D.dtype),
-    )
-    return E
+    return exp_times_sum(-low, D, -rows.factors * np.exp(low - shifts), -cols.factors * np.exp(low - back))
 
 
 def _softmin(D: Array, shifts: NDArray[np.float64], factors: NDArray[np.float64]) -> Array:

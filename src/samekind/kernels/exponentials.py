@@ -1,0 +1,68 @@
+"""What both losses need of a tile in which every pair is of two classes: nearly all of the time goes here.
+
+Large float32 tiles are handed to `fused`, compiled, one pass each; the NumPy of this file is its oracle.
+"""
+
+import numpy as np
+
+from samekind.kernels.types import Array
+
+FUSED_FROM = 1 << 16  # cells: below it, loading a compiler takes longer than the work
+
+
+def exp_sums(low: float, D: Array) -> tuple[Array, Array]:
+    """Row and column sums of `exp(low - D)`: D (n, m) -> (n,), (m,)."""
+    if _is_large(D):
+        from samekind.kernels import fused
+
+        rows, cols = fused.exp_sums(D.dtype.type(low), D)
+        return rows, cols
+    E = _shifted_exp(low, D)
+    return E.sum(axis=1), E.sum(axis=0)
+
+
+def exp_times_sum(low: float, D: Array, u: Array, v: Array) -> Array:
+    """`exp(low - D_ij) (u_i + v_j)`, (n, m)."""
+    u, v = u.astype(D.dtype), v.astype(D.dtype)
+    if _is_large(D):
+        from samekind.kernels import fused
+
+        H: Array = fused.exp_times_sum(D.dtype.type(low), D, u, v)
+        return H
+    E = _shifted_exp(low, D)
+    E *= np.add.outer(u, v)
+    return E
+
+
+def sigmoid_and_softplus_sum(threshold: float, D: Array, scale: float) -> tuple[Array, float]:
+    """`scale * sigmoid(threshold - D)`, (n, m), and the sum of `softplus(threshold - D)`."""
+    if _is_large(D):
+        from samekind.kernels import fused
+
+        H, products, hinges = fused.sigmoid_and_softplus_parts(D.dtype.type(threshold), D, D.dtype.type(scale))
+        return H, float(np.log(products).sum(dtype=np.float64) + hinges.sum(dtype=np.float64))
+    margin = np.subtract(D.dtype.type(threshold), D)
+    E = exp_minus_abs(margin)
+    total = float(np.log1p(E).sum(dtype=np.float64) + np.maximum(margin, 0).sum(dtype=np.float64))
+    H = sigmoid(margin, E)
+    H *= D.dtype.type(scale)
+    return H, total
+
+
+def exp_minus_abs(margin: Array) -> Array:
+    E = np.abs(margin)
+    return np.exp(np.negative(E, out=E), out=E)
+
+
+def sigmoid(margin: Array, E: Array) -> Array:
+    """`1 / (1 + e^-margin)` from `E = e^-|margin|`."""
+    return np.where(margin >= 0, E.dtype.type(1), E) / (1 + E)
+
+
+def _shifted_exp(low: float, D: Array) -> Array:
+    E = np.subtract(D.dtype.type(low), D)
+    return np.exp(E, out=E)
+
+
+def _is_large(D: Array) -> bool:
+    return D.dtype == np.float32 and D.size >= FUSED_FROM

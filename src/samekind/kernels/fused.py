@@ -1,0 +1,86 @@
+"""The functions of `exponentials` for float32, each in one pass over the tile, compiled by numba and free of the GIL.
+
+Their exponential is a polynomial that vectorises; numba's own is scalar. `contract` and the like are safe for it, but
+`reassoc` would undo the rounding by a magic number, so only plain sums may have it.
+"""
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+SAFE = {"contract", "nsz", "nnan", "ninf"}
+FACTORS = 32  # of 1 to 2 each, multiplied before a logarithm is taken
+
+_LOG2_E = np.float32(1.44269504)
+_LN2_HIGH, _LN2_LOW = np.float32(0.693359375), np.float32(-2.12194440e-4)
+_ROUNDING = np.float32(12582912.0)  # 1.5 * 2^23: adding it leaves the nearest integer in the lowest bits
+_LOWEST = np.float32(-87.0)
+_C6, _C5, _C4 = np.float32(1.9875691500e-4), np.float32(1.3981999507e-3), np.float32(8.3334519073e-3)
+_C3, _C2, _C1 = np.float32(4.1665795894e-2), np.float32(1.6666665459e-1), np.float32(5.0000001201e-1)
+_ONE, _ZERO = np.float32(1), np.float32(0)
+
+
+@njit(fastmath=SAFE, error_model="numpy")
+def _exp(x: Any) -> Any:
+    """e^x for x < 88, by Cephes' polynomial; 0 below -87."""
+    bounded = max(x, _LOWEST)
+    shifted = bounded * _LOG2_E + _ROUNDING
+    whole = shifted - _ROUNDING
+    r = bounded - whole * _LN2_HIGH - whole * _LN2_LOW
+    p = ((((_C6 * r + _C5) * r + _C4) * r + _C3) * r + _C2) * r + _C1
+    p = p * (r * r) + r + _ONE
+    exponent = np.float32(shifted).view(np.int32) << np.int32(23)
+    power = np.int32(np.float32(p).view(np.int32) + exponent).view(np.float32)
+    return power if x > _LOWEST else _ZERO
+
+
+@njit(fastmath=True, error_model="numpy")
+def _total(row: Any) -> Any:
+    total = _ZERO
+    for j in range(len(row)):
+        total += row[j]
+    return total
+
+
+@njit(fastmath=SAFE, error_model="numpy", nogil=True, cache=True)
+def exp_sums(low: Any, D: Any) -> Any:
+    n, m = D.shape
+    rows, cols = np.empty(n, np.float32), np.zeros(m, np.float32)
+    E = np.empty(m, np.float32)
+    for i in range(n):
+        for j in range(m):
+            E[j] = _exp(low - D[i, j])
+        for j in range(m):
+            cols[j] += E[j]
+        rows[i] = _total(E)
+    return rows, cols
+
+
+@njit(fastmath=SAFE, error_model="numpy", nogil=True, cache=True)
+def exp_times_sum(low: Any, D: Any, u: Any, v: Any) -> Any:
+    n, m = D.shape
+    H = np.empty((n, m), np.float32)
+    for i in range(n):
+        for j in range(m):
+            H[i, j] = _exp(low - D[i, j]) * (u[i] + v[j])
+    return H
+
+
+@njit(fastmath=SAFE, error_model="numpy", nogil=True, cache=True)
+def sigmoid_and_softplus_parts(threshold: Any, D: Any, scale: Any) -> Any:
+    """`scale * sigmoid(threshold - D)`; products of 1 + e^-|threshold - D| down the columns; sums of the hinge."""
+    n, m = D.shape
+    H = np.empty((n, m), np.float32)
+    products = np.ones(((n + FACTORS - 1) // FACTORS, m), np.float32)
+    hinges = np.zeros(m, np.float32)
+    for i in range(n):
+        k = i // FACTORS
+        for j in range(m):
+            margin = threshold - D[i, j]
+            E = _exp(-abs(margin))
+            below = _ONE + E
+            products[k, j] *= below
+            hinges[j] += max(margin, _ZERO)
+            H[i, j] = scale * ((_ONE if margin >= _ZERO else E) / below)
+    return H, products, hinges
