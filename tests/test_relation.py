@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from samekind.compute.tiles import TilePlan
+from samekind.kernels.exponentials import ABSENT
 from samekind.kernels.laplacian import GramForm
 from samekind.relation import Relation, class_count_error
 from tests import cases, oracle
@@ -34,16 +35,31 @@ def test_tiles_hold_pi(block):
             [oracle.pi(ordered, i, j) for j in range(tile.cols.start, tile.cols.stop)]
             for i in range(tile.rows.start, tile.rows.stop)
         ]
-        if pairs.same is None:
-            assert (np.array(pi) == -1).all()
-        else:
-            np.testing.assert_array_equal(pairs.same.astype(int) - pairs.other, pi)
+        others = pairs.others(np.zeros(tile.shape)) < ABSENT
+        np.testing.assert_array_equal(spread(pairs, tile, "same").astype(int) - others, pi)
 
 
-def test_tiles_of_two_classes_need_no_mask():
+def spread(pairs, tile, name):
+    """A mask of the blocks over the whole tile."""
+    mask = np.zeros(tile.shape, dtype=bool)
+    for block in pairs.blocks:
+        mask[block.rows, block.cols] = getattr(block, name)
+    return mask
+
+
+def test_tiles_of_two_classes_are_handed_on_as_they_are():
     relation, _ = related([0] * 4 + [1] * 4)
-    assert relation.tile(slice(0, 4), slice(4, 8)).same is None
-    assert relation.tile(slice(0, 5), slice(4, 8)).same is not None
+    D = np.ones((4, 4))
+    assert relation.tile(slice(0, 4), slice(4, 8)).others(D) is D
+    assert relation.tile(slice(1, 5), slice(4, 8)).others(D) is not D
+    assert (D == 1).all()
+
+
+def test_singletons_make_no_blocks():
+    relation, _ = related(list(range(6)))
+    pairs = relation.tile(slice(0, 4), slice(2, 6))
+    assert not pairs.blocks
+    assert pairs.own.tolist() == [[2, 3], [0, 1]]
 
 
 def test_counts_are_the_papers():
@@ -116,11 +132,11 @@ def test_target_masks_see_both_ends_of_a_tile(block):
     relation = relation.with_neighbors([X[relation.order]], 2, cases.PLENTY)
     for tile in TilePlan(len(labels), block).tiles():
         pairs = relation.tile(tile.rows, tile.cols)
-        if pairs.targets is None:
-            continue
         rows, cols = range(tile.rows.start, tile.rows.stop), range(tile.cols.start, tile.cols.stop)
-        np.testing.assert_array_equal(pairs.targets, [[j in targets[i] for j in cols] for i in rows])
-        np.testing.assert_array_equal(pairs.targets_back, [[i in targets[j] for j in cols] for i in rows])
+        np.testing.assert_array_equal(spread(pairs, tile, "targets"), [[j in targets[i] for j in cols] for i in rows])
+        np.testing.assert_array_equal(
+            spread(pairs, tile, "targets_back"), [[i in targets[j] for j in cols] for i in rows]
+        )
 
 
 @pytest.mark.parametrize("k", [4, 100])

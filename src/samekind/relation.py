@@ -6,28 +6,47 @@ diagonal hold same-class pairs, and the rest need no mask at all. All pairs, and
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from samekind.kernels.distances import squared_distances
+from samekind.kernels.exponentials import ABSENT
 from samekind.kernels.reductions import smallest
 from samekind.kernels.types import Array, BoolArray, IntArray
 
 
-@dataclass(frozen=True)
-class PairTile:
-    """The relation on one tile (n, m). All four are None where every pair is of two classes.
+class SameBlock(NamedTuple):
+    """One class in a tile: `rows` x `cols` of it, all of the same class or the sample itself.
 
-    `targets[i, j]` says that column j is a target neighbour of row i, `targets_back[i, j]` that row i is one of
-    column j.
+    `targets[i, j]` says that column j is a target neighbour of row i, `targets_back[i, j]` that row i is one of column
+    j; `same` leaves out the sample itself and no other.
     """
 
-    same: BoolArray | None = None
-    other: BoolArray | None = None
-    targets: BoolArray | None = None
-    targets_back: BoolArray | None = None
+    rows: slice
+    cols: slice
+    same: BoolArray
+    targets: BoolArray
+    targets_back: BoolArray
+
+
+class PairTile(NamedTuple):
+    """The relation on one tile: pairs are of two classes but for the samples themselves and the blocks of classes."""
+
+    own: IntArray  # (2, m) places of samples paired with themselves
+    blocks: list[SameBlock]
+
+    def others(self, D: Array) -> Array:
+        """The distances of pairs of two classes, ABSENT elsewhere; D itself where all are."""
+        if not self.own.size and not self.blocks:
+            return D
+        D = D.copy()
+        D[tuple(self.own)] = ABSENT
+        for block in self.blocks:
+            D[block.rows, block.cols] = ABSENT
+        return D
 
 
 @dataclass(frozen=True)
@@ -66,16 +85,31 @@ class Relation:
 
     def tile(self, rows: slice, cols: slice) -> PairTile:
         """The relation between two runs of samples."""
-        row_codes, col_codes = self.codes[rows], self.codes[cols]
-        if row_codes[-1] < col_codes[0] or col_codes[-1] < row_codes[0]:
-            return PairTile()
-        same = row_codes[:, None] == col_codes[None, :]
-        other = ~same
         own = np.arange(max(rows.start, cols.start), min(rows.stop, cols.stop))
-        same[own - rows.start, own - cols.start] = False
-        if self.neighbors is None:
-            return PairTile(same, other, same, same)
-        return PairTile(same, other, self._targets(rows, cols), self._targets(cols, rows).T)
+        first = max(self.codes[rows.start], self.codes[cols.start])
+        last = min(self.codes[rows.stop - 1], self.codes[cols.stop - 1])
+        shared = first + np.flatnonzero(self.class_sizes[first : last + 1] > 1)
+        return PairTile(np.stack([own - rows.start, own - cols.start]), [self._block(c, rows, cols) for c in shared])
+
+    def _block(self, c: int, rows: slice, cols: slice) -> SameBlock:
+        end = int(self._class_ends[c])
+        start = end - int(self.class_sizes[c])
+        i = slice(max(start, rows.start), min(end, rows.stop))
+        j = slice(max(start, cols.start), min(end, cols.stop))
+        same = np.arange(i.start, i.stop)[:, None] != np.arange(j.start, j.stop)
+        targets = same if self.neighbors is None else self._targets(i, j)
+        targets_back = same if self.neighbors is None else self._targets(j, i).T
+        return SameBlock(
+            slice(i.start - rows.start, i.stop - rows.start),
+            slice(j.start - cols.start, j.stop - cols.start),
+            same,
+            targets,
+            targets_back,
+        )
+
+    @cached_property
+    def _class_ends(self) -> IntArray:
+        return np.cumsum(self.class_sizes)
 
     def _targets(self, rows: slice, cols: slice) -> BoolArray:
         neighbors = self.neighbors[rows]  # type: ignore[index]
@@ -107,8 +141,7 @@ class Relation:
         room = memory_budget // 8
         chunk: list[tuple[slice, slice]] = []
         taken = 0
-        ends = np.cumsum(self.class_sizes)
-        for size, end in zip(self.class_sizes.tolist(), ends.tolist(), strict=True):
+        for size, end in zip(self.class_sizes.tolist(), self._class_ends.tolist(), strict=True):
             if size < 2:
                 continue
             step = max(1, min(size, room // size))

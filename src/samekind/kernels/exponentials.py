@@ -1,4 +1,4 @@
-"""What both losses need of a tile in which every pair is of two classes: nearly all of the time goes here.
+"""What both losses need of the pairs of two classes in a tile: nearly all of the time goes here.
 
 Large float32 tiles are handed to `fused`, compiled, one pass each; the NumPy of this file is its oracle.
 """
@@ -7,6 +7,7 @@ import numpy as np
 
 from samekind.kernels.types import Array
 
+ABSENT = 1e30  # a distance that stands for no pair at all: finite, as compiled code may not know infinity
 FUSED_FROM = 1 << 16  # cells: below it, loading a compiler takes longer than the work
 
 

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from samekind.kernels.exponentials import exp_sums
+from samekind.kernels.exponentials import ABSENT, exp_sums
 from samekind.kernels.types import Array, IntArray
 
 LogSums: TypeAlias = NDArray[np.float64]
@@ -26,16 +26,21 @@ def log_sum_exp(X: Array, axis: int) -> LogSums:
 
 
 def log_sum_exp_negative(D: Array) -> tuple[LogSums, LogSums]:
-    """`ln sum exp -D` along rows and along columns, D (n, m) -> (n,), (m,).
+    """`ln sum exp -D` along rows and along columns, D (n, m) -> (n,), (m,); entries of ABSENT count as absent.
 
     One exponential serves both when every row's and every column's smallest entry is near enough to the tile's.
     """
-    row_lows, col_lows = D.min(axis=1), D.min(axis=0)
-    low, high = row_lows.min(), max(row_lows.max(), col_lows.max())
-    if not high - low <= shared_exponent_range(D.dtype):
-        return log_sum_exp(-D, axis=1), log_sum_exp(-D, axis=0)
+    lows = np.concatenate([D.min(axis=1), D.min(axis=0)])
+    lows = lows[lows < ABSENT]
+    if not len(lows):
+        return np.full(D.shape[0], -np.inf), np.full(D.shape[1], -np.inf)
+    low = lows.min()
+    if not lows.max() - low <= shared_exponent_range(D.dtype):
+        X = np.where(D < ABSENT, -D, D.dtype.type(-np.inf))
+        return log_sum_exp(X, axis=1), log_sum_exp(X, axis=0)
     rows, cols = exp_sums(low, D)
-    return np.log(rows.astype(np.float64)) - float(low), np.log(cols.astype(np.float64)) - float(low)
+    with np.errstate(divide="ignore"):
+        return np.log(rows.astype(np.float64)) - float(low), np.log(cols.astype(np.float64)) - float(low)
 
 
 def shared_exponent_range(dtype: np.dtype[Any]) -> float:

@@ -1,7 +1,7 @@
 """Pairwise loss: same-class pairs below a threshold, other-class pairs above it (Eq. 3-5)."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -56,22 +56,17 @@ class BoundPairwiseLoss:
         return self._value_and_weights(D, pairs, _ends(cols is not None))
 
     def _value_and_weights(self, D: Array, pairs: PairTile, ends: int) -> tuple[float, Array]:
-        if pairs.same is None:
-            share = ends * self.share_other
-            H, total = sigmoid_and_softplus_sum(self.threshold, D, -share)
-            return share * total, H
-        shares = ends * self._signed_shares(pairs, D.dtype)
-        margin = np.where(pairs.same, D - self.threshold, self.threshold - D)
-        E = exp_minus_abs(margin)
-        value = float(np.vdot(np.abs(shares), np.log1p(E) + np.maximum(margin, 0)))
-        return value, shares * sigmoid(margin, E)
-
-    def _signed_shares(self, pairs: PairTile, dtype: np.dtype[Any]) -> Array:
-        """`c_ij pi_ij / ln 2`; 0 at i = j."""
-        shares = np.zeros(pairs.same.shape, dtype)  # type: ignore[union-attr]
-        shares[pairs.same] = self.share_same
-        shares[pairs.other] = -self.share_other
-        return shares
+        """The pairs of two classes all at once, then each block of one class."""
+        share = ends * self.share_other
+        H, total = sigmoid_and_softplus_sum(self.threshold, pairs.others(D), -share)
+        value = share * total
+        share = ends * self.share_same
+        for block in pairs.blocks:
+            margin = D[block.rows, block.cols] - D.dtype.type(self.threshold)
+            E = exp_minus_abs(margin)
+            value += share * float(np.sum(np.log1p(E) + np.maximum(margin, 0), where=block.same, dtype=np.float64))
+            H[block.rows, block.cols] = D.dtype.type(share) * sigmoid(margin, E) * block.same
+        return value, H
 
 
 def _ends(mirrored: bool) -> int:

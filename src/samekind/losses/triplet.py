@@ -51,14 +51,12 @@ class BoundTripletLoss:
     has_tile_values = False
 
     def statistics(self, D: Array, pairs: PairTile, mirrored: bool) -> tuple[LogSums, LogSums | None]:
-        if pairs.other is None:
-            rows, cols = log_sum_exp_negative(D)
-            return _columns(rows), _columns(cols) if mirrored else None
-        away = _only(pairs.other, -D)
-        rows = _columns(log_sum_exp(away, axis=1), log_sum_exp(_only(pairs.targets, D), axis=1))
-        if not mirrored:
-            return rows, None
-        return rows, _columns(log_sum_exp(away, axis=0), log_sum_exp(_only(pairs.targets_back, D), axis=0))
+        rows, cols = (_columns(others) for others in log_sum_exp_negative(pairs.others(D)))
+        for block in pairs.blocks:
+            d = D[block.rows, block.cols]
+            rows[block.rows, TARGETS] = log_sum_exp(_only(block.targets, d), axis=1)
+            cols[block.cols, TARGETS] = log_sum_exp(_only(block.targets_back, d), axis=0)
+        return rows, cols if mirrored else None
 
     def anchors(self, statistics: LogSums) -> tuple[float, Anchors]:
         """The value, and `share sigmoid(z_i)` for each anchor: what its weights add up to on either side."""
@@ -71,25 +69,23 @@ class BoundTripletLoss:
 
     def tile_weights(self, D: Array, pairs: PairTile, rows: Anchors, cols: Anchors | None) -> tuple[float, Array]:
         """Softmax weights of Eq. 11 (with phi+ and phi- where they belong), from the rows and from the columns."""
-        if pairs.other is None:
-            return 0.0, _others(D, rows, cols)
-        H = _others(_only(pairs.other, D, np.inf), rows, cols)
-        H += _targets(_only(pairs.targets, D), rows, 1)
-        if cols is not None:
-            H += _targets(_only(pairs.targets_back, D), cols, 0)
+        H = _others(pairs.others(D), rows, cols)
+        for block in pairs.blocks:
+            d = D[block.rows, block.cols]
+            H[block.rows, block.cols] += _targets(_only(block.targets, d), rows.of(block.rows), 1)
+            if cols is not None:
+                H[block.rows, block.cols] += _targets(_only(block.targets_back, d), cols.of(block.cols), 0)
         return 0.0, H
 
 
-def _columns(others: LogSums, targets: LogSums | None = None) -> LogSums:
+def _columns(others: LogSums) -> LogSums:
     columns = np.full((len(others), 2), -np.inf)
     columns[:, OTHERS] = others
-    if targets is not None:
-        columns[:, TARGETS] = targets
     return columns
 
 
-def _only(mask: BoolArray | None, D: Array, absent: float = -np.inf) -> Array:
-    return np.where(mask, D, D.dtype.type(absent))  # type: ignore[arg-type]
+def _only(mask: BoolArray, D: Array) -> Array:
+    return np.where(mask, D, D.dtype.type(-np.inf))
 
 
 def _targets(D: Array, anchors: Anchors, axis: int) -> Array:

@@ -1,0 +1,80 @@
+"""The compiled tiles against NumPy's, and NumPy's against the definition."""
+
+import numpy as np
+import pytest
+
+from samekind.kernels import exponentials, fused
+from samekind.kernels.exponentials import ABSENT
+
+SHAPES = [(1, 1), (3, 5), (33, 64), (65, 31), (200, 330)]
+
+
+@pytest.fixture(params=["numpy", "fused"])
+def way(request, monkeypatch):
+    """Both ways for every size."""
+    monkeypatch.setattr(exponentials, "FUSED_FROM", 0 if request.param == "fused" else 1 << 60)
+    return request.param
+
+
+def distances(shape, scale=20.0):
+    D = (scale * np.random.default_rng(0).random(shape)).astype(np.float32)
+    D[0, 0] = ABSENT
+    return D
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_exp_sums(way, shape):
+    D = distances(shape)
+    E = np.exp(2.0 - D.astype(np.float64))
+    rows, cols = exponentials.exp_sums(2.0, D)
+    np.testing.assert_allclose(rows, E.sum(axis=1), rtol=3e-6)
+    np.testing.assert_allclose(cols, E.sum(axis=0), rtol=3e-6)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_exp_times_sum(way, shape):
+    D, rng = distances(shape), np.random.default_rng(1)
+    u, v = rng.random(shape[0]), -rng.random(shape[1])
+    u, v = u.astype(np.float32), v.astype(np.float32)
+    expected = np.exp(2.0 - D.astype(np.float64)) * np.add.outer(u, v)
+    np.testing.assert_allclose(exponentials.exp_times_sum(2.0, D, u, v), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("threshold", [1.0, 14.0])
+def test_sigmoid_and_softplus_sum(way, shape, threshold):
+    D = distances(shape, 60.0)
+    margin = threshold - D.astype(np.float64)
+    H, total = exponentials.sigmoid_and_softplus_sum(threshold, D, -0.5)
+    np.testing.assert_allclose(H, -0.5 * np.exp(-np.logaddexp(0, -margin)), rtol=1e-5, atol=1e-30)
+    assert total == pytest.approx(np.logaddexp(0, margin).sum(), rel=1e-6, abs=1e-7 * D.size)
+    assert H[0, 0] == 0
+
+
+def test_far_pairs_count_nothing_and_nothing_overflows(way):
+    D = np.array([[1e6, 0.0, ABSENT, 90.0], [1e6, 1e6, 1e6, 1e6]], np.float32)
+    rows, cols = exponentials.exp_sums(0.0, D)
+    np.testing.assert_allclose(rows, [1, 0], atol=1e-30)
+    np.testing.assert_allclose(cols, [0, 1, 0, 0], atol=1e-30)
+    H, total = exponentials.sigmoid_and_softplus_sum(14.0, D, 1.0)
+    assert np.isfinite(H).all()
+    assert total == pytest.approx(np.logaddexp(0, 14.0), rel=1e-6)
+
+
+def test_the_compiled_exponential_is_right_over_its_whole_range():
+    x = np.linspace(-86.9, 87.9, 100_001).astype(np.float32)
+    one, none = np.ones(1, np.float32), np.zeros(len(x), np.float32)
+    made = fused.exp_times_sum(np.float32(0), -x[None, :], one, none)[0]
+    np.testing.assert_allclose(made, np.exp(x.astype(np.float64)), rtol=3e-7)
+
+
+def test_small_and_double_precision_tiles_need_no_compiler(monkeypatch):
+    def refuse(*arguments):
+        raise AssertionError("a small tile went to the compiler")
+
+    for name in ("exp_sums", "exp_times_sum", "sigmoid_and_softplus_parts"):
+        monkeypatch.setattr(fused, name, refuse)
+    for D in (np.ones((10, 10), np.float32), np.ones((300, 300), np.float64)):
+        exponentials.exp_sums(0.0, D)
+        exponentials.exp_times_sum(0.0, D, np.ones(len(D)), np.ones(len(D)))
+        exponentials.sigmoid_and_softplus_sum(1.0, D, 1.0)
