@@ -5,11 +5,11 @@ does not matter; standardised; the held-out samples are others of the same class
 array; LMNN makes float64 of it. Each fit has its own process; LMNN (0.7.0, its defaults) has its own environment too,
 as it needs scikit-learn < 1.8. Ours works within memory_budget="64MB", as the default budget keeps more tiles.
 
-Fairness to LMNN. It gets one BLAS thread or all of them, whichever made its first evaluation faster. It is watched
-while it works, so that being cut off at --limit costs it nothing: its components and error are those it had by then.
-Its time is what it took to come down to our error, as measured on the held-out samples on its way; where it never did,
-all the time that it ran, and then the speedup is a lower bound (>=). Our time includes the choice of settings on a
-split of the training samples; a row before it shows the defaults. NCA and LDA stand beside. One run of each.
+Speedup is LMNN's whole fit over ours, ours ending at an error no higher than its own; a lower bound (>=) where LMNN was
+cut off at --limit. Ours includes the choice of settings on a split of the training samples; a row before it shows the
+defaults. LMNN gets one BLAS thread or all of them, whichever made its first evaluation faster, and is watched while it
+works: cut off, it keeps the components that it had, and `speedup_on_the_way` says how the times compare if somebody who
+could see the held-out error had stopped LMNN as soon as it came down to ours. NCA and LDA stand beside. One run of each.
 
 LMNN wins on some data: with flatter noise (2 down to 1; N = 2,000, D = 100, k = 5) it ended at 0.034, ours at 0.045
 by default and 0.038 with D/4 components. The data and the three settings were fixed after such trials on small draws.
@@ -119,8 +119,10 @@ def compare(task: Task, k: int, size: Size, limit: float, report: Report) -> Non
     ours, theirs = task.fit("validated", k), lmnn_fit(task, k, limit)
     ours.show(f"joint k={k}")
     seconds, reached = theirs.seconds_to(ours.errors[-1])
-    print(f"LMNN to our error: {'' if reached else '>= '}{seconds:.1f} s")
-    report.hold(f"speedup_k{k}", seconds / ours.seconds[-1], at_least=size.speedup)
+    print(f"LMNN on its way to our error: {'' if reached else '>= '}{seconds:.1f} s")
+    print(f"speedup is {'' if theirs.finished else '>= '}{theirs.seconds[-1]:.1f} s / {ours.seconds[-1]:.2f} s")
+    report.hold(f"speedup_k{k}", theirs.seconds[-1] / ours.seconds[-1], at_least=size.speedup)
+    report.note(f"speedup_on_the_way_k{k}", seconds / ours.seconds[-1])
     report.hold(f"memory_ratio_k{k}", ours.peak / theirs.peak, at_most=size.memory_ratio)
     report.hold(f"error_ours_k{k}", ours.errors[-1], at_most=theirs.errors[-1])
     report.note(f"error_lmnn_k{k}", theirs.errors[-1])

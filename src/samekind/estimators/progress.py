@@ -5,6 +5,8 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any
 
+import numpy as np
+
 from samekind.solvers.events import Event
 
 
@@ -37,7 +39,8 @@ class Listeners(AbstractContextManager["Listeners"]):
         self.history.append(record)
         if self._bar:
             self._bar.show(event, record.get("family"))
-        if self._callback is not None and self._callback(event) is True:
+        answer = None if self._callback is None else self._callback(event)
+        if isinstance(answer, bool | np.bool_) and answer:
             self.stopped = True
         return self.stopped
 
@@ -61,6 +64,9 @@ class ProgressBar:
         self._progress.start()
 
     def stop(self) -> None:
+        """A step that ended before its last iteration is done all the same."""
+        for line in self._progress.tasks:
+            self._progress.update(line.id, total=line.completed)
         self._progress.stop()
 
     def show(self, event: Event, family: Hashable | None) -> None:

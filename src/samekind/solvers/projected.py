@@ -92,7 +92,7 @@ def minimise(
             recent.append(value)
             at_rest = len(recent) > PATIENCE and recent[0] - value <= STALLED * tol * abs(value)
             flat = np.isinf(lower) and norm <= tol * first_norm
-            converged = gap <= tol * abs(value) or at_rest or flat
+            converged = bool(gap <= tol * abs(value) or at_rest or flat)
             if observe(Progress(x, value, gap, iteration)):
                 break
         curvature = stepped * EASING
