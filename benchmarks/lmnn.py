@@ -9,7 +9,7 @@ Speedup is LMNN's whole fit over ours, ours ending at an error no higher than it
 cut off at --limit. Ours includes the choice of settings on a split of the training samples; a row before it shows the
 defaults. LMNN gets one BLAS thread or all of them, whichever made its first evaluation faster, and is watched while it
 works: cut off, it keeps the components that it had, and `speedup_on_the_way` says how the times compare if somebody who
-could see the held-out error had stopped LMNN as soon as it came down to ours. NCA and LDA stand beside. One run of each.
+could see the held-out error had stopped LMNN as soon as it came down to ours. NCA and LDA stand beside. One run each.
 
 LMNN wins on some data: with flatter noise (2 down to 1; N = 2,000, D = 100, k = 5) it ended at 0.034, ours at 0.045
 by default and 0.038 with D/4 components. The data and the three settings were fixed after such trials on small draws.
