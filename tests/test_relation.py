@@ -40,10 +40,9 @@ def test_tiles_hold_pi(block):
 
 
 def spread(pairs, tile, name):
-    """A mask of the blocks over the whole tile."""
+    """Places as a mask over the whole tile."""
     mask = np.zeros(tile.shape, dtype=bool)
-    for block in pairs.blocks:
-        mask[block.rows, block.cols] = getattr(block, name)
+    mask[getattr(pairs, name)] = True
     return mask
 
 
@@ -55,11 +54,11 @@ def test_tiles_of_two_classes_are_handed_on_as_they_are():
     assert (D == 1).all()
 
 
-def test_singletons_make_no_blocks():
+def test_singletons_pair_with_nobody():
     relation, _ = related(list(range(6)))
     pairs = relation.tile(slice(0, 4), slice(2, 6))
-    assert not pairs.blocks
-    assert pairs.own.tolist() == [[2, 3], [0, 1]]
+    assert not len(pairs.same[0])
+    np.testing.assert_array_equal(np.nonzero(pairs.alike), [[2, 3], [0, 1]])
 
 
 def test_counts_are_the_papers():

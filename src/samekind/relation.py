@@ -7,7 +7,7 @@ diagonal hold same-class pairs, and the rest need no mask at all. All pairs, and
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,36 +17,39 @@ from samekind.kernels.exponentials import ABSENT
 from samekind.kernels.reductions import smallest
 from samekind.kernels.types import Array, BoolArray, IntArray
 
-
-class SameBlock(NamedTuple):
-    """One class in a tile: `rows` x `cols` of it, all of the same class or the sample itself.
-
-    `targets[i, j]` says that column j is a target neighbour of row i, `targets_back[i, j]` that row i is one of column
-    j; `same` leaves out the sample itself and no other.
-    """
-
-    rows: slice
-    cols: slice
-    same: BoolArray
-    targets: BoolArray
-    targets_back: BoolArray
+Places: TypeAlias = tuple[IntArray, IntArray]  # rows and columns of chosen cells of a tile
 
 
-class PairTile(NamedTuple):
-    """The relation on one tile: pairs are of two classes but for the samples themselves and the blocks of classes."""
+@dataclass(frozen=True)
+class PairTile:
+    """The relation on one tile: every pair is of two classes, but for those that are `alike`."""
 
-    own: IntArray  # (2, m) places of samples paired with themselves
-    blocks: list[SameBlock]
+    alike: BoolArray | None = None  # (n, m): of the same class, or a sample with itself; None where there are none
+    shift: int = 0  # row i and column i + shift are the same sample
+    chosen: tuple[Places, Places] | None = None  # targets and targets_back, where target neighbours were chosen
 
     def others(self, D: Array) -> Array:
         """The distances of pairs of two classes, ABSENT elsewhere; D itself where all are."""
-        if not self.own.size and not self.blocks:
-            return D
-        D = D.copy()
-        D[tuple(self.own)] = ABSENT
-        for block in self.blocks:
-            D[block.rows, block.cols] = ABSENT
-        return D
+        return D if self.alike is None else np.where(self.alike, D.dtype.type(ABSENT), D)
+
+    @cached_property
+    def same(self) -> Places:
+        """The pairs of the same class."""
+        if self.alike is None:
+            return np.zeros(0, np.intp), np.zeros(0, np.intp)
+        i, j = np.nonzero(self.alike)
+        partners = i + self.shift != j
+        return i[partners], j[partners]
+
+    @property
+    def targets(self) -> Places:
+        """Pairs whose column is a target neighbour of the row."""
+        return self.same if self.chosen is None else self.chosen[0]
+
+    @property
+    def targets_back(self) -> Places:
+        """Pairs whose row is a target neighbour of the column."""
+        return self.same if self.chosen is None else self.chosen[1]
 
 
 @dataclass(frozen=True)
@@ -85,38 +88,20 @@ class Relation:
 
     def tile(self, rows: slice, cols: slice) -> PairTile:
         """The relation between two runs of samples."""
-        own = np.arange(max(rows.start, cols.start), min(rows.stop, cols.stop))
-        first = max(self.codes[rows.start], self.codes[cols.start])
-        last = min(self.codes[rows.stop - 1], self.codes[cols.stop - 1])
-        shared = first + np.flatnonzero(self.class_sizes[first : last + 1] > 1)
-        return PairTile(np.stack([own - rows.start, own - cols.start]), [self._block(c, rows, cols) for c in shared])
+        row_codes, col_codes = self.codes[rows], self.codes[cols]
+        if row_codes[-1] < col_codes[0] or col_codes[-1] < row_codes[0]:
+            return PairTile()
+        alike = row_codes[:, None] == col_codes
+        if self.neighbors is None:
+            return PairTile(alike, rows.start - cols.start)
+        back, forth = self._targets(cols, rows)
+        return PairTile(alike, rows.start - cols.start, (self._targets(rows, cols), (forth, back)))
 
-    def _block(self, c: int, rows: slice, cols: slice) -> SameBlock:
-        end = int(self._class_ends[c])
-        start = end - int(self.class_sizes[c])
-        i = slice(max(start, rows.start), min(end, rows.stop))
-        j = slice(max(start, cols.start), min(end, cols.stop))
-        same = np.arange(i.start, i.stop)[:, None] != np.arange(j.start, j.stop)
-        targets = same if self.neighbors is None else self._targets(i, j)
-        targets_back = same if self.neighbors is None else self._targets(j, i).T
-        return SameBlock(
-            slice(i.start - rows.start, i.stop - rows.start),
-            slice(j.start - cols.start, j.stop - cols.start),
-            same,
-            targets,
-            targets_back,
-        )
-
-    @cached_property
-    def _class_ends(self) -> IntArray:
-        return np.cumsum(self.class_sizes)
-
-    def _targets(self, rows: slice, cols: slice) -> BoolArray:
+    def _targets(self, rows: slice, cols: slice) -> Places:
+        """Pairs (i, j) with j in T(i)."""
         neighbors = self.neighbors[rows]  # type: ignore[index]
-        mask = np.zeros((len(neighbors), cols.stop - cols.start), dtype=bool)
         i, at = np.nonzero((neighbors >= cols.start) & (neighbors < cols.stop))
-        mask[i, neighbors[i, at] - cols.start] = True
-        return mask
+        return i, neighbors[i, at] - cols.start
 
     def with_neighbors(self, panels: Iterable[Array], k: int, memory_budget: int) -> "Relation":
         """T(i), the k nearest samples of i's class, in the Euclidean distance over all `panels` (N, width) together.
@@ -141,7 +126,8 @@ class Relation:
         room = memory_budget // 8
         chunk: list[tuple[slice, slice]] = []
         taken = 0
-        for size, end in zip(self.class_sizes.tolist(), self._class_ends.tolist(), strict=True):
+        ends = np.cumsum(self.class_sizes)
+        for size, end in zip(self.class_sizes.tolist(), ends.tolist(), strict=True):
             if size < 2:
                 continue
             step = max(1, min(size, room // size))

@@ -25,6 +25,16 @@ def log_sum_exp(X: Array, axis: int) -> LogSums:
     return logs
 
 
+def log_sum_exp_at(values: Array, places: IntArray, n: int) -> LogSums:
+    """`ln sum exp` of the values at each of n places; -inf where there are none."""
+    tops = np.full(n, -np.inf)
+    np.maximum.at(tops, places, values)
+    sums = np.bincount(places, np.exp(values - tops[places]), minlength=n)
+    with np.errstate(divide="ignore"):
+        logs: LogSums = np.log(sums) + np.where(np.isfinite(tops), tops, 0)
+    return logs
+
+
 def log_sum_exp_negative(D: Array) -> tuple[LogSums, LogSums]:
     """`ln sum exp -D` along rows and along columns, D (n, m) -> (n,), (m,); entries of ABSENT count as absent.
 

@@ -56,16 +56,15 @@ class BoundPairwiseLoss:
         return self._value_and_weights(D, pairs, _ends(cols is not None))
 
     def _value_and_weights(self, D: Array, pairs: PairTile, ends: int) -> tuple[float, Array]:
-        """The pairs of two classes all at once, then each block of one class."""
+        """The pairs of two classes all at once, then those of one class."""
         share = ends * self.share_other
         H, total = sigmoid_and_softplus_sum(self.threshold, pairs.others(D), -share)
         value = share * total
         share = ends * self.share_same
-        for block in pairs.blocks:
-            margin = D[block.rows, block.cols] - D.dtype.type(self.threshold)
-            E = exp_minus_abs(margin)
-            value += share * float(np.sum(np.log1p(E) + np.maximum(margin, 0), where=block.same, dtype=np.float64))
-            H[block.rows, block.cols] = D.dtype.type(share) * sigmoid(margin, E) * block.same
+        margin = D[pairs.same] - D.dtype.type(self.threshold)
+        E = exp_minus_abs(margin)
+        value += share * float(np.sum(np.log1p(E) + np.maximum(margin, 0), dtype=np.float64))
+        H[pairs.same] = D.dtype.type(share) * sigmoid(margin, E)
         return value, H
 
 

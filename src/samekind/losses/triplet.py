@@ -8,11 +8,11 @@ from numpy.typing import NDArray
 from samekind.kernels.exponentials import exp_times_sum
 from samekind.kernels.reductions import (
     LogSums,
-    log_sum_exp,
+    log_sum_exp_at,
     log_sum_exp_negative,
     shared_exponent_range,
 )
-from samekind.kernels.types import Array, BoolArray
+from samekind.kernels.types import Array, BoolArray, IntArray
 from samekind.losses.base import Anchors
 from samekind.relation import PairTile, Relation
 
@@ -52,11 +52,11 @@ class BoundTripletLoss:
 
     def statistics(self, D: Array, pairs: PairTile, mirrored: bool) -> tuple[LogSums, LogSums | None]:
         rows, cols = (_columns(others) for others in log_sum_exp_negative(pairs.others(D)))
-        for block in pairs.blocks:
-            d = D[block.rows, block.cols]
-            rows[block.rows, TARGETS] = log_sum_exp(_only(block.targets, d), axis=1)
-            cols[block.cols, TARGETS] = log_sum_exp(_only(block.targets_back, d), axis=0)
-        return rows, cols if mirrored else None
+        rows[:, TARGETS] = log_sum_exp_at(D[pairs.targets], pairs.targets[0], len(rows))
+        if not mirrored:
+            return rows, None
+        cols[:, TARGETS] = log_sum_exp_at(D[pairs.targets_back], pairs.targets_back[1], len(cols))
+        return rows, cols
 
     def anchors(self, statistics: LogSums) -> tuple[float, Anchors]:
         """The value, and `share sigmoid(z_i)` for each anchor: what its weights add up to on either side."""
@@ -70,11 +70,9 @@ class BoundTripletLoss:
     def tile_weights(self, D: Array, pairs: PairTile, rows: Anchors, cols: Anchors | None) -> tuple[float, Array]:
         """Softmax weights of Eq. 11 (with phi+ and phi- where they belong), from the rows and from the columns."""
         H = _others(pairs.others(D), rows, cols)
-        for block in pairs.blocks:
-            d = D[block.rows, block.cols]
-            H[block.rows, block.cols] += _targets(_only(block.targets, d), rows.of(block.rows), 1)
-            if cols is not None:
-                H[block.rows, block.cols] += _targets(_only(block.targets_back, d), cols.of(block.cols), 0)
+        H[pairs.targets] += _targets(D[pairs.targets], rows, pairs.targets[0])
+        if cols is not None:
+            H[pairs.targets_back] += _targets(D[pairs.targets_back], cols, pairs.targets_back[1])
         return 0.0, H
 
 
@@ -84,17 +82,10 @@ def _columns(others: LogSums) -> LogSums:
     return columns
 
 
-def _only(mask: BoolArray, D: Array) -> Array:
-    return np.where(mask, D, D.dtype.type(-np.inf))
-
-
-def _targets(D: Array, anchors: Anchors, axis: int) -> Array:
-    """`factor_i exp(d_ij - ln sum_T e^d)`, the anchors along rows (axis 1) or columns (axis 0)."""
-    tops = np.where(np.isfinite(anchors.statistics[:, TARGETS]), anchors.statistics[:, TARGETS], 0)
-    E = D - np.expand_dims(tops, axis).astype(D.dtype)
-    np.exp(E, out=E)
-    E *= np.expand_dims(anchors.factors, axis).astype(D.dtype)
-    return E
+def _targets(d: Array, anchors: Anchors, places: IntArray) -> Array:
+    """`factor_i exp(d_ij - ln sum_T e^d)` of single pairs, i being their places among the anchors."""
+    weights: Array = anchors.factors[places] * np.exp(d - anchors.statistics[places, TARGETS])
+    return weights.astype(d.dtype)
 
 
 def _others(D: Array, rows: Anchors, cols: Anchors | None) -> Array:
