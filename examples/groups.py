@@ -30,9 +30,8 @@ def main(folder: Path) -> None:
     model = EnsembleMetric(groups, loss="triplet", max_groups=4, n_components=12, verbose=1).fit(X[train], y[train])
     codes = model.transform(X[test])
     print(f"chosen, in order: {', '.join(model.selected_group_names_)}")
-    print(
-        f"{codes.shape[1]} numbers: 3-NN error {knn_error(codes, y[test]):.4f}, EER {verify_codes(codes, y[test]).eer:.4f}"
-    )
+    eer = verify_codes(codes, y[test]).eer
+    print(f"{codes.shape[1]} numbers: 3-NN error {knn_error(codes, y[test]):.4f}, EER {eer:.4f}")
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ def demo(
     ] = Path("samekind-demo"),
     jobs: Annotated[int | None, typer.Option("--jobs", help="Threads; all cores unless told.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress bars.")] = False,
+    even: Annotated[bool, typer.Option("--even", help="Leave the digits as they are, evenly lit.")] = False,
 ) -> None:
     """Learn from some handwritten digits what "the same digit" means, and try it on digits never seen.
 
@@ -27,7 +28,7 @@ def demo(
 
     console = Console()
     out.mkdir(parents=True, exist_ok=True)
-    study = run_study(n_jobs=jobs, verbose=0 if quiet else 1, say=lambda line: console.print(line, highlight=False))
+    study = run_study(jobs, 0 if quiet else 1, lambda line: console.print(line, highlight=False), evenly_lit=even)
     table = Table(title=study.title)
     for place, column in enumerate(COLUMNS):
         table.add_column(column, justify="right" if place else "left", no_wrap=not place)

@@ -26,6 +26,7 @@ def write_demo_report(path: str | os.PathLike[str], study: Study) -> None:
 
 def _sections(study: Study) -> list[Section]:
     model = study.model
+    light = "even" if study.evenly_lit else "uneven, and there is noise"
     by_name = {rectangle.name: rectangle for rectangle in study.features.rectangles}
     chosen = [by_name[name] for name in model.selected_group_names_]
     eigenvalues = (model.components_.astype(np.float64) ** 2).sum(axis=1)
@@ -33,7 +34,7 @@ def _sections(study: Study) -> list[Section]:
         Section(
             "Results",
             f"Trained on the digits {TRAINED.start} to {TRAINED.stop - 1}, tested on {UNSEEN.start} to "
-            f"{UNSEEN.stop - 1}, of which no method saw an image; all of them unevenly lit and noisy. Each method was "
+            f"{UNSEEN.stop - 1}, of which no method saw an image; the light is {light}. Each method was "
             "given the same features. Accuracy is that of calling pairs the same or not, half of them being the same, "
             "at a threshold from other images of the trained digits; EER is the error where false matches and false "
             "non-matches are equally frequent; mAP and 3-NN error are those of finding an image's own kind among all "

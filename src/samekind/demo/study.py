@@ -58,6 +58,7 @@ class Study:
     model: EnsembleMetric
     outcomes: list[Outcome]
     example: Images  # an unseen digit, evenly lit
+    evenly_lit: bool
 
     @property
     def title(self) -> str:
@@ -76,10 +77,15 @@ class Split:
     y_test: NDArray[np.int_]
 
 
-def run_study(n_jobs: int | None = None, verbose: int = 0, say: Callable[[str], None] = lambda line: None) -> Study:
+def run_study(
+    n_jobs: int | None = None,
+    verbose: int = 0,
+    say: Callable[[str], None] = lambda line: None,
+    evenly_lit: bool = False,
+) -> Study:
     """Train every method on the same features and measure it on the unseen digits."""
     even, labels = _digits()
-    images = unevenly_lit(even, np.random.default_rng(0))
+    images = even if evenly_lit else unevenly_lit(even, np.random.default_rng(0))
     trained = np.isin(labels, TRAINED)
     learn, threshold = train_test_split(
         np.flatnonzero(trained), test_size=0.2, stratify=labels[trained], random_state=0
@@ -103,7 +109,7 @@ def run_study(n_jobs: int | None = None, verbose: int = 0, say: Callable[[str], 
     for name, fit in _methods(model, split).items():
         say(f"{name} ...")
         outcomes.append(_outcome(name, fit, split))
-    return Study(features, model, outcomes, even[~trained][0])
+    return Study(features, model, outcomes, even[~trained][0], evenly_lit)
 
 
 def _digits() -> tuple[Images, NDArray[np.int_]]:
