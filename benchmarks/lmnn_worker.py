@@ -86,8 +86,8 @@ def validated(X: np.ndarray, y: np.ndarray, k: int, max_iter: int, path: Path) -
 
     from samekind import JointMetric
 
-    quarter, less_ridge = X.shape[1] // 4, X.shape[1] / 1600 / 30
-    settings = [{}, {"n_components": quarter}, {"n_components": quarter, "ridge": less_ridge}]
+    quarter, fifth, less_ridge = X.shape[1] // 4, X.shape[1] // 5, X.shape[1] / 1600 / 30
+    settings = [{}, {"n_components": quarter}, {"n_components": fifth, "ridge": less_ridge}]
     order = np.argsort(y, kind="stable")
     learn, judge = order[::2], order[1::2]
 
