@@ -33,7 +33,7 @@ def demo(
     for place, column in enumerate(COLUMNS):
         table.add_column(column, justify="right" if place else "left", no_wrap=not place)
     for outcome in study.outcomes:
-        table.add_row(*(value if isinstance(value, str) else f"{value:.4g}" for value in outcome.values()))
+        table.add_row(*(value if isinstance(value, str) else f"{value:g}" for value in outcome.values()))
     console.print(table)
     model, report = out / "model.safetensors", out / "report.html"
     study.model.metric_.save(model)

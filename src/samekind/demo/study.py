@@ -49,7 +49,8 @@ class Outcome:
     def values(self) -> list[str | float]:
         """What stands under `COLUMNS`."""
         v, r = self.verification, self.retrieval
-        return [self.method, self.width, v.accuracy, v.eer, v.auc, r.mean_average_precision, r.knn_error, self.seconds]
+        figures = [v.accuracy, v.eer, v.auc, r.mean_average_precision, r.knn_error]
+        return [self.method, self.width, *(round(figure, 3) for figure in figures), round(self.seconds, 1)]
 
 
 @dataclass(frozen=True)
