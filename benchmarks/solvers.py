@@ -2,9 +2,9 @@
 
 Digits (64 features, standardised) and, where ../shared/data/mfeat lies beside the repository, its six feature
 sets together (every other sample, standardised, 100 principal components); both losses, without a trace bound and
-with an active one (half of the unbounded optimum's trace); float64, tol 1e-5. `difference` is the largest relative difference
-of the two objectives. Then objectives by rank: the factored solver at rank r against the convex solution cut to
-r. `speed` is convex over factored seconds at n_components = D/8, both taking turns, the best of some
+with an active one (half of the unbounded optimum's trace); float64, tol 1e-5. `difference` is the largest relative
+difference of the two objectives. Then objectives by rank: the factored solver at rank r against the convex
+solution cut to r. `speed` is convex over factored seconds at n_components = D/8, both taking turns, the best of some
 repetitions each, the geometric mean over data and losses.
 """
 
