@@ -1,6 +1,6 @@
 """Parameters checked before any work is done: what was given, what is needed."""
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any
 
@@ -83,6 +83,3 @@ def families_from(families: Any, groups: FeatureGroups) -> dict[Hashable, list[i
     for k, label in enumerate(labels):
         members.setdefault(label, []).append(k)
     return members
-
-
-CallbackLike = Callable[[Any], bool | None] | None
