@@ -12,7 +12,7 @@ works: cut off, it keeps the components that it had, and `speedup_on_the_way` sa
 could see the held-out error had stopped LMNN as soon as it came down to ours. NCA and LDA stand beside. One run each.
 
 LMNN wins on some data: with flatter noise (2 down to 1; N = 2,000, D = 100, k = 5) it ended at 0.034, ours at 0.045
-by default and 0.038 with D/4 components. The data and the three settings were fixed after such trials, all on other draws.
+by default and 0.038 with D/4 components. The data and the settings were fixed after trials on other draws.
 
 The targets, 10 times as fast with a quarter of the memory to an error no higher, belong to the full size. The samples
 of --quick are too few for them: 3 times there, and no more memory.
