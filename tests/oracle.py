@@ -311,3 +311,52 @@ def simplex_shift(values, bound):
         middle = (low + high) / 2
         low, high = (middle, high) if total(middle) > bound else (low, middle)
     return high
+
+
+# -- descriptors of image regions (section 4) -------------------------------------------------------------------------
+
+
+def basic_features(picture, y, x):
+    """x, y, I, |I_x|, |I_y|, |I_xx|, |I_yy|, the size and the orientation of the gradient at one pixel."""
+    H, W = len(picture), len(picture[0])
+
+    def grey(row, column):
+        return float(picture[min(max(row, 0), H - 1)][min(max(column, 0), W - 1)])
+
+    I_x, I_y = (grey(y, x + 1) - grey(y, x - 1)) / 2, (grey(y + 1, x) - grey(y - 1, x)) / 2
+    I_xx = grey(y, x + 1) - 2 * grey(y, x) + grey(y, x - 1)
+    I_yy = grey(y + 1, x) - 2 * grey(y, x) + grey(y - 1, x)
+    sizes = [abs(I_x), abs(I_y), abs(I_xx), abs(I_yy)]
+    return [x, y, grey(y, x), *sizes, math.hypot(I_x, I_y), math.atan2(abs(I_y), abs(I_x))]
+
+
+def region_covariance(picture, region, scales):
+    """Of the basic features of all pixels in a region; position in units of its own deviation."""
+    top, left, height, width = region
+    rows = [basic_features(picture, y, x) for y in range(top, top + height) for x in range(left, left + width)]
+    scales = [math.sqrt(12 / (width**2 - 1)), math.sqrt(12 / (height**2 - 1)), *scales[2:]]
+    rows = [[value * scale for value, scale in zip(row, scales, strict=True)] for row in rows]
+    n, d = len(rows), len(scales)
+    means = [sum(row[i] for row in rows) / n for i in range(d)]
+    return np.array(
+        [[sum((row[i] - means[i]) * (row[j] - means[j]) for row in rows) / n for j in range(d)] for i in range(d)]
+    )
+
+
+def tangent_vector(C):
+    """`log C` by its eigenvectors, upper triangle row by row, off the diagonal times sqrt(2)."""
+    eigenvalues, V = np.linalg.eigh(C)
+    log = sum(math.log(eigenvalues[k]) * np.outer(V[:, k], V[:, k]) for k in range(len(C)))
+    return np.array([log[i, j] * (1 if i == j else math.sqrt(2)) for i in range(len(C)) for j in range(i, len(C))])
+
+
+def soft_pattern_histogram(differences, fuzziness, bin_of_pattern, n_bins):
+    """Of one pixel: each of the 256 patterns with the product of its bits' probabilities."""
+    histogram = np.zeros(n_bins)
+    for pattern in range(2 ** len(differences)):
+        probability = 1.0
+        for p, z in enumerate(differences):
+            one = min(max(0.5 + z / (2 * fuzziness), 0.0), 1.0)
+            probability *= one if pattern >> p & 1 else 1 - one
+        histogram[bin_of_pattern(pattern)] += probability
+    return histogram

@@ -405,7 +405,7 @@ def test_any_safetensors_reader_can_open_the_file(saved, metric):
     with safe_open(saved, framework="np") as file:
         np.testing.assert_array_equal(file.get_tensor("components"), metric.components)
         notes = json.loads(file.metadata()["samekind"])
-    assert (notes["format"], notes["format_version"]) == ("samekind.metric", 1)
+    assert (notes["format"], notes["format_version"]) == ("samekind.metric", 2)
     assert notes["attributes"] == metric.attributes
 
 
@@ -501,7 +501,7 @@ def test_checksum_covers_all_other_bytes_of_the_file(saved, metric):
 @pytest.mark.parametrize(
     ("notes", "message"),
     [
-        ({"format_version": 2}, "format version 2, .* reads up to 1. Upgrade samekind"),
+        ({"format_version": 3}, "format version 3, .* reads up to 2. Upgrade samekind"),
         ({"format_version": 0}, "format version reads 0"),
         ({"format_version": "1"}, "format version reads '1'"),
         ({"format": "samekind.gallery"}, "holds 'samekind.gallery', not 'samekind.metric'"),
@@ -573,3 +573,56 @@ def test_names_too_long_for_a_file_are_refused_when_saving(saved, metric, monkey
     monkeypatch.setattr(modelfile, "_LONGEST_HEADER", 300)
     with pytest.raises(ValueError, match="shorten the names"):
         metric.save(saved)
+
+
+# -- mean and extractor ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def centred_metric():
+    return make_metric(np.float32, mean=np.array([1, -2, 0.5, 8], np.float32), extractor={"crop": [1, 2]})
+
+
+def test_the_mean_is_taken_off_the_selected_columns(centred_metric):
+    X = np.random.default_rng(3).normal(size=(5, 9))
+    expected = (X[:, centred_metric.columns] - centred_metric.mean) @ centred_metric.components.T
+    np.testing.assert_allclose(centred_metric.transform(X), expected, rtol=1e-6)
+
+
+def test_distances_do_not_see_the_mean(centred_metric):
+    pairs = np.random.default_rng(4).normal(size=(6, 2, 9))
+    codes = centred_metric.transform(pairs.reshape(12, 9)).reshape(6, 2, -1)
+    np.testing.assert_allclose(centred_metric.pair_distance(pairs), ((codes[:, 0] - codes[:, 1]) ** 2).sum(axis=1))
+
+
+def test_mean_and_extractor_come_back_from_a_file(centred_metric, tmp_path):
+    centred_metric.save(tmp_path / "m")
+    again = Metric.load(tmp_path / "m")
+    assert again == centred_metric
+    assert again.mean.dtype == np.float32
+    assert again.extractor == {"crop": [1, 2]}
+    assert again == pickle.loads(pickle.dumps(again))
+
+
+def test_metrics_with_other_means_or_extractors_differ(centred_metric):
+    from dataclasses import replace
+
+    for change in ({"mean": None}, {"mean": centred_metric.mean + 1}, {"extractor": None}, {"extractor": {}}):
+        assert replace(centred_metric, **change) != centred_metric
+
+
+@pytest.mark.parametrize("mean", [np.zeros(3), np.zeros((4, 1)), [0, 0, 0, np.nan]])
+def test_a_mean_that_does_not_fit_is_refused(mean):
+    with pytest.raises(ValueError, match="mean"):
+        make_metric(mean=mean)
+
+
+def test_a_file_of_the_first_version_is_read(metric, tmp_path):
+    tensors, notes = parts_of(metric)
+    (tmp_path / "m").write_bytes(sealed(tensors, notes | {"format_version": 1}))
+    assert Metric.load(tmp_path / "m") == metric
+
+
+def test_a_metric_of_plain_features_cannot_read_pictures(metric):
+    with pytest.raises(ValueError, match=r"learned from plain features .* use transform"):
+        metric.encode(np.zeros((150, 110), np.uint8))

@@ -1,6 +1,7 @@
 """`Metric`: all that crosses from training to use.
 
 Distances are squared throughout: ``d(u, v) = ||L (u - v)||^2`` on the selected columns, ``L`` the components.
+A metric that was learned from pictures also knows which regions of them it reads, and encodes pictures itself.
 """
 
 from __future__ import annotations
@@ -12,13 +13,16 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from samekind.files import write_whole
 from samekind.modelfile import ADVICE, ModelFileError, read_model, to_bytes
+
+if TYPE_CHECKING:
+    from samekind.encoder import Encoder
 
 Floats: TypeAlias = NDArray[np.floating[Any]]
 Attribute: TypeAlias = str | int | float | bool | list[Any] | dict[str, Any] | None
@@ -46,6 +50,10 @@ class Metric:
         Names of all ``n_features`` features.
     attributes : mapping
         Notes on the training (loss, ridge, version ...), as JSON keeps them: tuples become lists.
+    mean : (n_columns,) array or None
+        Taken off the selected columns before they are projected; distances do not see it, rounding does.
+    extractor : mapping or None
+        How the selected columns come from a picture (crop, families, chosen regions), for `encode`.
     """
 
     components: Floats
@@ -55,6 +63,8 @@ class Metric:
     groups: tuple[str, ...] = ()
     feature_names: tuple[str, ...] | None = None
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
+    mean: Floats | None = None
+    extractor: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         n_features = _checked_n_features(self.n_features)
@@ -66,7 +76,9 @@ class Metric:
             "threshold": _checked_threshold(self.threshold),
             "groups": _checked_names("groups", self.groups),
             "feature_names": _checked_feature_names(self.feature_names, n_features),
-            "attributes": _checked_attributes(self.attributes),
+            "attributes": _as_json_keeps("attributes", self.attributes),
+            "mean": None if self.mean is None else _checked_mean(self.mean, len(columns)),
+            "extractor": None if self.extractor is None else _as_json_keeps("extractor", self.extractor),
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
@@ -96,8 +108,8 @@ class Metric:
     def transform(self, X: ArrayLike) -> Floats:
         """Map rows of all features, or of the selected columns alone, to codes (n, n_components).
 
-        Euclidean distances between codes are the metric's. float32 stays float32 (float16 becomes it);
-        everything else is computed in float64.
+        Euclidean distances between codes are the metric's: ``(X - mean) @ components.T``. float32 stays float32
+        (float16 becomes it); everything else is computed in float64.
         """
         rows = _finite_floats(X, "X")
         if rows.ndim != 2:
@@ -105,7 +117,59 @@ class Metric:
                 f"X must have two dimensions, (n_samples, n_features), but has shape {rows.shape}. "
                 "For a single vector x give x.reshape(1, -1)."
             )
-        return self._project(self._select(rows, "X"))
+        selected = self._select(rows, "X")
+        if self.mean is not None:
+            selected = selected - self.mean.astype(selected.dtype, copy=False)
+        return self._project(selected)
+
+    def encode(
+        self,
+        images: Any,
+        *,
+        flip_free: bool = False,
+        landmarks: Any = None,
+        several: Literal["error", "largest"] = "error",
+        n_jobs: int | None = None,
+    ) -> Floats:
+        """Codes of pictures, of which only the chosen regions are computed: (n, n_components).
+
+        Parameters
+        ----------
+        images : sequence of paths or arrays, or one of them
+            Arrays are grey (height, width) or RGB (height, width, 3): uint8, uint16, or floats from 0 to 1. They are
+            cropped, aligned and smoothed as the training pictures were.
+        flip_free : bool
+            Codes of n_components + 1 numbers, [m, sqrt(v)], from a picture and its mirror image;
+            `samekind.evaluation.flip_free_distances` compares them.
+        landmarks : path of a CSV, mapping name -> points (3, 2), or None
+            Left eye, right eye, middle of the mouth; for a metric whose training pictures were aligned by them. Names
+            are paths as given, or the places in `images` as text.
+        several : "error" or "largest"
+            What to do with several faces, for a metric whose training pictures were aligned by the detector.
+        n_jobs : int or None
+            Threads; None means all cores.
+        """
+        return self.encoder(flip_free=flip_free, landmarks=landmarks, several=several).encode(images, n_jobs)
+
+    def encoder(
+        self, *, flip_free: bool = False, landmarks: Any = None, several: Literal["error", "largest"] = "error"
+    ) -> Encoder:
+        """What `encode` uses, for those who want pictures one by one."""
+        from samekind.encoder import Encoder
+        from samekind.images.extractor import Extractor
+
+        if self.extractor is None:
+            raise ValueError(
+                "This metric was learned from plain features and cannot read pictures: use transform(X), or learn one "
+                "from a store of pictures (samekind extract, samekind fit)."
+            )
+        extractor = Extractor.from_json(self.extractor)
+        if extractor.n_features != self.n_columns:
+            raise ValueError(
+                f"This metric reads {self.n_columns} columns, but its extractor makes {extractor.n_features}: the "
+                "two do not belong together."
+            )
+        return Encoder(extractor, extractor.aligner(landmarks, several), self.transform, self.n_components, flip_free)
 
     def pair_distance(self, pairs: ArrayLike) -> Floats:
         """Squared distances (m,) of pairs (m, 2, n_features), or (m, 2, n_columns) for selected columns."""
@@ -150,7 +214,10 @@ class Metric:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a safetensors file, whole or not at all; equal metrics give equal bytes."""
-        write_whole(path, to_bytes({"components": self.components, "columns": self.columns}, _notes(self)))
+        arrays = {"components": self.components, "columns": self.columns}
+        if self.mean is not None:
+            arrays["mean"] = self.mean
+        write_whole(path, to_bytes(arrays, _notes(self)))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Metric:
@@ -170,6 +237,7 @@ class Metric:
             self.components.dtype == other.components.dtype
             and np.array_equal(self.components, other.components)
             and np.array_equal(self.columns, other.columns)
+            and _equal_or_absent(self.mean, other.mean)
             and _notes(self) == _notes(other)
         )
 
@@ -178,7 +246,8 @@ class Metric:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A mapping proxy cannot be pickled, and unpickled arrays would be writable: build anew.
-        notes = (self.threshold, self.groups, self.feature_names, dict(self.attributes))
+        extractor = None if self.extractor is None else dict(self.extractor)
+        notes = (self.threshold, self.groups, self.feature_names, dict(self.attributes), self.mean, extractor)
         return type(self), (self.components, self.columns, self.n_features, *notes)
 
     def __repr__(self) -> str:
@@ -297,12 +366,19 @@ def _checked_feature_names(names: Iterable[str] | None, n_features: int) -> tupl
     return checked
 
 
-def _checked_attributes(attributes: Mapping[str, Attribute]) -> Mapping[str, Attribute]:
+def _checked_mean(mean: ArrayLike, n_columns: int) -> Floats:
+    floats = _finite_floats(mean, "mean")
+    if floats.shape != (n_columns,):
+        raise ValueError(f"mean must have shape ({n_columns},), one number for each of columns, not {floats.shape}.")
+    return _read_only(floats, floats.dtype.type)
+
+
+def _as_json_keeps(name: str, notes: Mapping[str, Any]) -> Mapping[str, Any]:
     """A copy by way of JSON, so that a metric equals itself after a file."""
     try:
-        kept = json.loads(json.dumps(dict(attributes), allow_nan=False, default=_numpy_to_plain))
+        kept = json.loads(json.dumps(dict(notes), allow_nan=False, default=_numpy_to_plain))
     except (TypeError, ValueError, RecursionError) as error:
-        raise ValueError(f"attributes must be a mapping that JSON can hold: {error}.") from error
+        raise ValueError(f"{name} must be a mapping that JSON can hold: {error}.") from error
     return MappingProxyType(kept)
 
 
@@ -312,6 +388,12 @@ def _numpy_to_plain(value: object) -> object:
     raise TypeError(f"{type(value).__name__} is not a JSON type")
 
 
+def _equal_or_absent(a: Floats | None, b: Floats | None) -> bool:
+    if a is None or b is None:
+        return a is b
+    return a.dtype == b.dtype and np.array_equal(a, b)
+
+
 def _notes(metric: Metric) -> dict[str, Any]:
     return {
         "n_features": metric.n_features,
@@ -319,4 +401,5 @@ def _notes(metric: Metric) -> dict[str, Any]:
         "groups": list(metric.groups),
         "feature_names": None if metric.feature_names is None else list(metric.feature_names),
         "attributes": dict(metric.attributes),
+        "extractor": None if metric.extractor is None else dict(metric.extractor),
     }

@@ -20,12 +20,14 @@ from numpy.typing import NDArray
 ADVICE = "Give a file that Metric.save wrote, or copy this one again from where it came."
 
 _FORMAT = "samekind.metric"
-_FORMAT_VERSION = 1
+_FORMAT_VERSION = 2  # version 1 had no mean and no extractor
 _NOTES = "samekind"
 _CHECKSUM = "sha256"
 _LONGEST_HEADER = 100_000_000  # safetensors reads no longer one
 _ARRAYS = ("components", "columns")
 _NOTED = ("n_features", "threshold", "groups", "feature_names", "attributes")
+_OPTIONAL_ARRAYS = ("mean",)
+_OPTIONAL_NOTES = ("extractor",)
 
 
 class ModelFileError(ValueError):
@@ -77,9 +79,12 @@ def _read(file: BinaryIO) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     _verify(data, _checksum_place(header, len(head)))
     tensors = _tensors(data)
     try:
-        return {name: tensors[name] for name in _ARRAYS}, {name: notes[name] for name in _NOTED}
+        arrays, noted = {name: tensors[name] for name in _ARRAYS}, {name: notes[name] for name in _NOTED}
     except KeyError as error:
         raise ModelFileError(f"the file lacks {error}. {ADVICE}") from error
+    arrays |= {name: tensors[name] for name in _OPTIONAL_ARRAYS if name in tensors}
+    noted |= {name: notes[name] for name in _OPTIONAL_NOTES if name in notes}
+    return arrays, noted
 
 
 def _read_head(file: BinaryIO) -> bytes:

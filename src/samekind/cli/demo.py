@@ -18,17 +18,18 @@ def demo(
 ) -> None:
     """Learn from some handwritten digits what "the same digit" means, and try it on digits never seen.
 
-    Takes scikit-learn's digits, lights them unevenly as a careless photograph would, cuts each image into hundreds of
-    overlapping patches, lets samekind choose a few of them and learn a short code, and compares it with Euclidean
-    distance, PCA, LDA and NCA on the same features: can two images of digits that nobody trained on be told to be the
-    same (verification), and found (retrieval)? Needs no network. Writes model.safetensors and report.html.
+    Writes scikit-learn's digits as pictures, enlarged and unevenly lit as a careless photograph shows them; extracts
+    covariance and soft-LBP descriptors of many regions into a store; lets samekind choose a few regions and learn a
+    short code; and compares it with Euclidean distance, PCA, LDA and NCA on the same descriptors: can two pictures of
+    digits that nobody trained on be told to be the same (verification), and found (retrieval)? Needs no network.
+    Leaves pictures, store, model.safetensors and report.html behind, for the other commands to be tried on.
     """
     from samekind.demo.report import write_demo_report
     from samekind.demo.study import COLUMNS, run_study
 
     console = Console()
     out.mkdir(parents=True, exist_ok=True)
-    study = run_study(jobs, 0 if quiet else 1, lambda line: console.print(line, highlight=False), evenly_lit=even)
+    study = run_study(out, jobs, 0 if quiet else 1, lambda line: console.print(line, highlight=False), evenly_lit=even)
     table = Table(title=study.title)
     for place, column in enumerate(COLUMNS):
         table.add_column(column, justify="right" if place else "left", no_wrap=not place)
@@ -36,6 +37,8 @@ def demo(
         table.add_row(*(value if isinstance(value, str) else f"{value:g}" for value in outcome.values()))
     console.print(table)
     model, report = out / "model.safetensors", out / "report.html"
-    study.model.metric_.save(model)
+    study.metric.save(model)
     write_demo_report(report, study)
-    console.print(f"Model:  {model}\nReport: {report}", highlight=False)
+    console.print(f"Store:  {study.store.path}\nModel:  {model}\nReport: {report}", highlight=False, markup=False)
+    one, other = study.examples
+    console.print(f"Try:    samekind verify {model} {one} {other}", highlight=False, markup=False, soft_wrap=True)

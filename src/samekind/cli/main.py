@@ -1,22 +1,68 @@
 """`samekind VERB ...`"""
 
+import errno
+import inspect
 import sys
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import typer
-from rich.console import Console
+from typer.core import TyperGroup
 
 from samekind._version import __version__
 from samekind.cli.demo import demo
+from samekind.cli.encode import encode
+from samekind.cli.extract import extract
+from samekind.cli.fit import fit
+from samekind.cli.info import info
+from samekind.cli.output import say_error
+from samekind.cli.verify import verify
+
+CANNOT = 2  # exit status, as of wrong usage; 1 is an answer (`verify`: different)
+INTERRUPTED = 130
+
+
+class Verbs(TyperGroup):
+    """What a user can mend is told in a line, not in a traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (OSError, ValueError, MemoryError, ImportError) as error:
+            if _is_for_others(error):
+                raise
+            say_error(error)
+            raise typer.Exit(CANNOT) from error
+        except KeyboardInterrupt as error:
+            say_error(
+                "interrupted. Files already written are whole; `samekind extract`, run again, goes on where it stopped."
+            )
+            raise typer.Exit(INTERRUPTED) from error
+
+
+def _is_for_others(error: Exception) -> bool:
+    """A reader that went away, such as `head`, is typer's to handle; a module that is not there is a bug of ours."""
+    return isinstance(error, ModuleNotFoundError) or (isinstance(error, OSError) and error.errno == errno.EPIPE)
+
 
 app = typer.Typer(
+    cls=Verbs,
     name="samekind",
     help="Learn, from labelled examples, when two things are of the same kind.",
+    epilog="From pictures to an answer: extract, fit, then verify or encode. `samekind VERB --help` explains each.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.command()(demo)
+
+
+def _help(verb: Callable[..., None]) -> str:
+    """The docstring with its paragraphs unbroken: the terminal breaks them where it is wide."""
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in inspect.cleandoc(verb.__doc__ or "").split("\n\n"))
+
+
+for verb in (extract, fit, encode, verify, info, demo):
+    app.command(help=_help(verb))(verb)
 
 
 def _print_version(wanted: bool) -> None:
@@ -34,12 +80,8 @@ def _options(
 
 
 def main() -> None:
-    """Run a command; what a user can mend is told in a line, not in a traceback."""
-    try:
-        app()
-    except (OSError, ValueError) as error:
-        Console(stderr=True).print(f"[bold red]samekind:[/] {error}", markup=True, highlight=False)
-        sys.exit(1)
-    except KeyboardInterrupt:
-        Console(stderr=True).print("samekind: interrupted; files already written are whole.")
-        sys.exit(130)
+    """Run a command."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")  # a terminal that lacks a letter gets its number
+    app(prog_name="samekind")

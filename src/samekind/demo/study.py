@@ -1,19 +1,20 @@
-"""The demo's experiment: learn on some digits, test on the others."""
+"""The demo's experiment: learn on pictures of some digits, test on pictures of the others."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.model_selection import train_test_split
 from sklearn.neighbors import NeighborhoodComponentsAnalysis
+from sklearn.pipeline import make_pipeline
 
-from samekind.demo.patches import Images, PatchFeatures, all_rectangles, unevenly_lit
+from samekind.demo.digits import SIDE, Images, write_digits
 from samekind.estimators import EnsembleMetric
 from samekind.evaluation import (
     RetrievalResult,
@@ -24,14 +25,22 @@ from samekind.evaluation import (
     retrieve,
     verify_codes,
 )
+from samekind.extraction import extract
+from samekind.images.align import Frame
+from samekind.images.extractor import Extractor
+from samekind.images.listing import list_images
+from samekind.images.load import load_image
+from samekind.images.regions import Region
+from samekind.metric import Metric
+from samekind.store import DiskStore, WhitenedStore, Whitening
 
 TRAINED = range(0, 7)
 UNSEEN = range(7, 10)
-SIDES = range(2, 6)  # of the patches, in pixels
-DAMPING, LEAST = 0.02, 0.01  # of the whitening: variances of pixels between 0 and 1
+N_REGIONS = 80  # per family of descriptors
 N_COMPONENTS = 40
+BASELINE_DIMS = 200  # LDA and NCA start from as many principal components: all features are too many for them
 # Chosen by leaving out three of the trained digits at a time; the unseen ones had no say.
-LEARNER: dict[str, Any] = {"loss": "pairwise", "max_groups": 20, "n_components": N_COMPONENTS, "ridge": 10.0}
+LEARNER: dict[str, Any] = {"loss": "pairwise", "max_groups": 15, "n_components": N_COMPONENTS, "whiten": 15}
 
 COLUMNS = ["method", "numbers", "accuracy", "EER", "AUC", "mAP", "3-NN error", "seconds"]
 
@@ -55,101 +64,127 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Study:
-    features: PatchFeatures
+    pictures: Path
+    store: DiskStore
     model: EnsembleMetric
-    outcomes: list[Outcome]
-    example: Images  # an unseen digit, evenly lit
+    outcomes: list[Outcome]  # samekind's last
     evenly_lit: bool
 
     @property
     def title(self) -> str:
         return f"Digits {_listed(UNSEEN)}, never seen; learned on {_listed(TRAINED)}"
 
+    @property
+    def metric(self) -> Metric:
+        """What was learned, with the threshold that was chosen on other pictures of the trained digits."""
+        return self.model.metric_.with_threshold(self.outcomes[-1].verification.threshold)
+
+    @property
+    def examples(self) -> tuple[Path, Path]:
+        """Two pictures of an unseen digit."""
+        folder = self.pictures / str(UNSEEN.start)
+        return folder / "000.png", folder / "001.png"
+
+    @property
+    def example(self) -> Images:
+        return load_image(self.examples[0]).grey
+
+    @property
+    def chosen(self) -> dict[str, list[Region]]:
+        """Family -> its chosen regions, in order of choice."""
+        chosen: dict[str, list[Region]] = {}
+        for family, members in self.store.families.items():
+            regions = {group: Region(*region) for group, region in zip(members, self._regions_of(family), strict=True)}
+            chosen[family] = [regions[k] for k in self.model.selected_groups_ if k in regions]
+        return chosen
+
+    def _regions_of(self, family: str) -> list[list[int]]:
+        return next(part["regions"] for part in self.store.front_end["families"] if part["name"] == family)
+
 
 @dataclass(frozen=True)
 class Split:
-    """Features for learning, for thresholds (other images of the trained digits), and for the test (unseen digits)."""
+    """Samples for learning, for thresholds (other pictures of the trained digits), and for the test (unseen digits)."""
 
-    X: NDArray[np.float32]
-    y: NDArray[np.int_]
-    X_threshold: NDArray[np.float32]
-    y_threshold: NDArray[np.int_]
-    X_test: NDArray[np.float32]
-    y_test: NDArray[np.int_]
+    learn: NDArray[np.intp]
+    threshold: NDArray[np.intp]
+    test: NDArray[np.intp]
+
+    @classmethod
+    def of(cls, labels: NDArray[Any]) -> "Split":
+        trained = np.isin(labels, [str(digit) for digit in TRAINED])
+        learn, threshold = train_test_split(
+            np.flatnonzero(trained), test_size=0.2, stratify=labels[trained], random_state=0
+        )
+        return cls(learn, threshold, np.flatnonzero(~trained))
 
 
 def run_study(
+    folder: Path,
     n_jobs: int | None = None,
     verbose: int = 0,
     say: Callable[[str], None] = lambda line: None,
     evenly_lit: bool = False,
 ) -> Study:
-    """Train every method on the same features and measure it on the unseen digits."""
-    even, labels = _digits()
-    images = even if evenly_lit else unevenly_lit(even, np.random.default_rng(0))
-    trained = np.isin(labels, TRAINED)
-    learn, threshold = train_test_split(
-        np.flatnonzero(trained), test_size=0.2, stratify=labels[trained], random_state=0
-    )
-    rectangles = all_rectangles(images.shape[1:], SIDES)
-    features = PatchFeatures.learned(images[learn], rectangles, DAMPING, LEAST)
-    split = Split(
-        features.of(images[learn]),
-        labels[learn],
-        features.of(images[threshold]),
-        labels[threshold],
-        features.of(images[~trained]),
-        labels[~trained],
-    )
+    """Write pictures, extract their descriptors, train every method on them, measure it on the unseen digits."""
+    name = "even" if evenly_lit else "uneven"
+    pictures = folder / f"pictures-{name}"
+    write_digits(pictures, evenly_lit=evenly_lit)
+    extractor = Extractor.over(n_regions=N_REGIONS, frame=Frame(SIDE, SIDE))
+    store = extract(list_images(pictures, labelled=True), folder / f"store-{name}", extractor, n_jobs=n_jobs)
+    split = Split.of(store.labels)
     say(
-        f"{len(split.X)} images of digits {_listed(TRAINED)}; {len(features.rectangles)} patches, "
-        f"{split.X.shape[1]} features; tested on {len(split.X_test)} images of {_listed(UNSEEN)}."
+        f"{len(split.learn)} pictures of digits {_listed(TRAINED)} to learn from; {extractor.n_groups} feature groups "
+        f"({', '.join(store.families)}), {extractor.n_features} numbers a picture; tested on {len(split.test)} pictures "
+        f"of {_listed(UNSEEN)}."
     )
-    model = EnsembleMetric(features.groups, n_jobs=n_jobs, verbose=verbose, random_state=0, **LEARNER)
+    model = EnsembleMetric(n_jobs=n_jobs, verbose=verbose, random_state=0, **LEARNER)
     outcomes = []
-    for name, fit in _methods(model, split).items():
-        say(f"{name} ...")
-        outcomes.append(_outcome(name, fit, split))
-    return Study(features, model, outcomes, even[~trained][0], evenly_lit)
+    for method, fit in _methods(model, store, split).items():
+        say(f"{method} ...")
+        outcomes.append(_outcome(method, fit, store.labels, split))
+    return Study(pictures, store, model, outcomes, evenly_lit)
 
 
-def _digits() -> tuple[Images, NDArray[np.int_]]:
-    images, labels = load_digits(return_X_y=True)
-    return images.reshape(-1, 8, 8) / 16, labels
+Encoder = Callable[[NDArray[np.intp]], NDArray[np.floating]]  # samples -> codes
 
 
-Encoder = Callable[[NDArray[np.float32]], NDArray[np.floating]]
+def _methods(model: EnsembleMetric, store: DiskStore, split: Split) -> dict[str, Callable[[], Encoder]]:
+    """Method -> a function that trains it and gives back its encoder; the others get whitened features in memory."""
+    y = store.labels
+    everything = np.arange(len(store.group_sizes))
+    X = WhitenedStore(store, Whitening.learned(store, split.learn)).panel(everything, np.arange(len(store)))
 
+    def of(transformer: Any) -> Callable[[], Encoder]:
+        def fit() -> Encoder:
+            transformer.fit(X[split.learn], y[split.learn])
+            return lambda rows: transformer.transform(X[rows])
 
-def _methods(model: EnsembleMetric, split: Split) -> dict[str, Callable[[], Encoder]]:
-    """Method -> a function that trains it and gives back its encoder."""
-    X, y = split.X, split.y
-    pca = PCA(N_COMPONENTS, random_state=0)
-    lda = LinearDiscriminantAnalysis()
+        return fit
+
+    def samekind() -> Encoder:
+        model.fit(store, y, rows=split.learn)
+        return lambda rows: model.transform(store, rows=rows)
+
+    pca, lda = PCA(N_COMPONENTS, random_state=0), LinearDiscriminantAnalysis()
     nca = NeighborhoodComponentsAnalysis(N_COMPONENTS, random_state=0)
     return {
-        "Euclidean": lambda: lambda Z: Z,
-        "PCA": lambda: pca.fit(X).transform,
-        "LDA": lambda: lda.fit(X, y).transform,
-        "NCA": lambda: nca.fit(X, y).transform,
-        "samekind": lambda: model.fit(X, y).transform,
+        "Euclidean": lambda: lambda rows: X[rows],
+        "PCA": of(pca),
+        "LDA": of(make_pipeline(PCA(BASELINE_DIMS, random_state=0), lda)),
+        "NCA": of(make_pipeline(PCA(BASELINE_DIMS, random_state=0), nca)),
+        "samekind": samekind,
     }
 
 
-def _outcome(name: str, fit: Callable[[], Encoder], split: Split) -> Outcome:
+def _outcome(name: str, fit: Callable[[], Encoder], labels: NDArray[Any], split: Split) -> Outcome:
     start = perf_counter()
     encode = fit()
     seconds = perf_counter() - start
-    pairs, same = label_pairs(split.y_threshold)
-    threshold = best_threshold(pair_distances(encode(split.X_threshold), pairs), same, strategy="balanced")
-    codes = encode(split.X_test)
-    return Outcome(
-        name,
-        codes.shape[1],
-        seconds,
-        verify_codes(codes, split.y_test, threshold=threshold),
-        retrieve(codes, split.y_test),
-    )
+    pairs, same = label_pairs(labels[split.threshold])
+    threshold = best_threshold(pair_distances(encode(split.threshold), pairs), same, strategy="balanced")
+    codes, y = encode(split.test), labels[split.test]
+    return Outcome(name, codes.shape[1], seconds, verify_codes(codes, y, threshold=threshold), retrieve(codes, y))
 
 
 def _listed(digits: range) -> str:

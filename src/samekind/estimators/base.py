@@ -6,12 +6,13 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import Tags
+from sklearn.utils import Tags, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from samekind.estimators.data import checked_rows, codes_of, is_store
 from samekind.evaluation.verification import best_threshold
-from samekind.kernels.types import Array
+from samekind.kernels.types import Array, IntArray
 from samekind.metric import Metric
 from samekind.relation import class_count_error
 
@@ -33,7 +34,8 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
 
     @property
     def components_(self) -> Array:
-        """L^T over all features, (n_components, n_features): `transform(X)` is `X @ components_.T`."""
+        """L^T over all features, (n_components, n_features): `transform(X)` is `X @ components_.T`, less the mean of
+        the training samples where they were whitened."""
         return self._fitted_metric().full_components()
 
     @property
@@ -47,11 +49,16 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         self._fitted_metric()
         return len(self.history_)
 
-    def transform(self, X: ArrayLike) -> Array:
-        """Codes (n_samples, n_components), to be compared by Euclidean distance."""
+    def transform(self, X: Any, rows: ArrayLike | None = None) -> Array:
+        """Codes (n_samples, n_components) of an array or a store, to be compared by Euclidean distance.
+
+        `rows` (sample numbers or a mask) of X, or all.
+        """
         metric = self._fitted_metric()
+        if is_store(X):
+            return codes_of(X, checked_rows(rows, len(X)), metric)
         X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
-        return metric.transform(X)
+        return metric.transform(X if rows is None else X[checked_rows(rows, len(X))])
 
     def pair_distance(self, pairs: ArrayLike) -> Array:
         """Squared distances (m,) of pairs (m, 2, n_features)."""
@@ -97,12 +104,34 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         check_is_fitted(self, "metric_")
         return self.metric_
 
-    def _checked_data(self, X: ArrayLike, y: ArrayLike) -> tuple[Array, NDArray[Any]]:
-        checked: tuple[Array, NDArray[Any]] = validate_data(
-            self, X, y, dtype=[np.float64, np.float32], ensure_min_samples=2
-        )
-        check_classification_targets(checked[1])
-        problem = class_count_error(checked[1])
+    def _checked_data(self, X: Any, y: Any, rows: ArrayLike | None) -> tuple[Any, NDArray[Any], IntArray]:
+        """X, an array or a store; the rows of it to learn from; their labels."""
+        if is_store(X):
+            y, places = self._checked_store(X, y, rows)
+        else:
+            X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], ensure_min_samples=2)
+            places = checked_rows(rows, len(X))
+            y = y[places]
+        check_classification_targets(y)
+        problem = class_count_error(y)
         if problem:
             raise ValueError(problem)
-        return checked
+        return X, y, places
+
+    def _checked_store(self, store: Any, y: ArrayLike, rows: ArrayLike | None) -> tuple[NDArray[Any], IntArray]:
+        if not getattr(store, "complete", True):
+            raise ValueError(
+                f"The store {store.path} is unfinished: {len(store)} of {store.planned} pictures are in it. Run the "
+                "same `samekind extract` again to finish it."
+            )
+        labels = column_or_1d(y)
+        if len(labels) != len(store):
+            raise ValueError(
+                f"y has {len(labels)} labels, but the store has {len(store)} samples: give one label for each, and "
+                "choose among them with rows=."
+            )
+        self.n_features_in_ = int(store.group_sizes.sum())
+        if hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+        places = checked_rows(rows, len(store))
+        return labels[places], places

@@ -8,12 +8,13 @@ from numpy.typing import ArrayLike
 
 from samekind.compute.executor import single_threaded_blas
 from samekind.estimators.base import MetricLearner
+from samekind.estimators.data import TrainingData
 from samekind.estimators.progress import Listeners
-from samekind.estimators.steps import Settings, finished_metric, side_by_side, sparse_blocks
+from samekind.estimators.steps import Settings, diagonal, finished_metric, sparse_blocks
 from samekind.estimators.validation import check_callback, check_choice
 from samekind.relation import Relation
 from samekind.solvers.events import Event
-from samekind.store import ArrayStore, FeatureGroups
+from samekind.store import FeatureStore
 from samekind.store.groups import GroupSpec
 
 
@@ -24,7 +25,7 @@ class SparseBlockMetric(MetricLearner):
     ----------
     feature_groups : int, sequence of columns, or mapping name -> columns
         An int makes contiguous groups of that size (the last one smaller if need be); columns are index arrays or
-        slices. Groups must not overlap, may be of any sizes, and need not cover all of X.
+        slices. Groups must not overlap, may be of any sizes, and need not cover all of X. A store brings its own.
     loss : "pairwise" or "triplet"
         Pairwise for verification (same or not), triplet for retrieval (nearer or not).
     max_groups : int or None
@@ -38,6 +39,9 @@ class SparseBlockMetric(MetricLearner):
     beta, n_neighbors : float, int or None
         Of the triplet loss: the margin is about ln(beta); only the `n_neighbors` nearest samples of its own class
         pull at a sample (None: all).
+    whiten : "auto", int or None
+        Whiten each feature group on the samples to learn from, keeping that many of its directions at most. "auto":
+        45 for a store of descriptors, none for an array. The metric takes the features as they were before.
     score_norm : "frobenius" or "spectral"
         How line 4 of Algorithm 1 measures a projected gradient.
     max_iter, tol : int, float
@@ -61,7 +65,7 @@ class SparseBlockMetric(MetricLearner):
     selected_groups_ : array
         Distinct groups by number, in order of first choice; `selected_group_names_` has their names.
     blocks_ : dict
-        Group number -> its matrix A_k.
+        Group number -> its matrix A_k, over the whitened numbers of the group where it was whitened.
     history_ : list of dict
         One record per round: group, score, alpha, objective, rank ...
     objective_, ridge_, stopped_because_ : float, float, str
@@ -85,6 +89,7 @@ class SparseBlockMetric(MetricLearner):
         pair_balance: Literal["equal", "literal"] = "equal",
         beta: float = 1e6,
         n_neighbors: int | None = None,
+        whiten: int | Literal["auto"] | None = "auto",
         score_norm: Literal["frobenius", "spectral"] = "frobenius",
         max_iter: int = 500,
         tol: float = 1e-3,
@@ -102,6 +107,7 @@ class SparseBlockMetric(MetricLearner):
         self.pair_balance = pair_balance
         self.beta = beta
         self.n_neighbors = n_neighbors
+        self.whiten = whiten
         self.score_norm = score_norm
         self.max_iter = max_iter
         self.tol = tol
@@ -111,32 +117,33 @@ class SparseBlockMetric(MetricLearner):
         self.verbose = verbose
         self.callback = callback
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Learn from X (n_samples, n_features) and class labels y."""
-        X, y = self._checked_data(X, y)
+    def fit(self, X: ArrayLike | FeatureStore, y: ArrayLike, rows: ArrayLike | None = None) -> Self:
+        """Learn from X, (n_samples, n_features) or a store of feature groups, and class labels y.
+
+        `rows` (sample numbers or a mask) chooses samples to learn from without copying the others away.
+        """
+        X, y, rows = self._checked_data(X, y, rows)
         settings = Settings.of(self)
         check_choice("score_norm", self.score_norm, ["frobenius", "spectral"])
         check_callback(self.callback)
-        groups = FeatureGroups.parse(self.feature_groups, X.shape[1])
         with Listeners(self.verbose, self.callback) as listeners, single_threaded_blas():
+            data = TrainingData.of(X, y, rows, self.feature_groups, self.whiten)
             step1 = sparse_blocks(
-                ArrayStore(X, groups),
+                data.store,
                 Relation.from_labels(y),
                 settings,
                 listeners,
-                groups=list(range(len(groups))),
+                groups=list(range(len(data.groups))),
                 max_groups=self.max_groups,
                 ridge=self.ridge,
                 norm=self.score_norm,
             )
         result = step1.result
         factors = result.metric.factors()
-        columns, L = side_by_side(factors, groups)
-        names = [groups.names[k] for k in factors]
-        self.metric_ = finished_metric(self, L, columns, X, y, names, ridge=step1.ridge)
+        self.metric_ = finished_metric(self, data, diagonal(factors), ridge=step1.ridge)
         self.blocks_: dict[int, Any] = {k: result.metric.blocks[k] for k in factors}
         self.selected_groups_ = np.array(list(factors), dtype=np.intp)
-        self.selected_group_names_ = names
+        self.selected_group_names_ = [data.groups.names[k] for k in factors]
         self.history_ = listeners.history
         self.objective_ = result.objective
         self.ridge_ = step1.ridge

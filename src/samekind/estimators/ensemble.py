@@ -9,29 +9,30 @@ from sklearn.utils import check_random_state
 
 from samekind.compute.executor import single_threaded_blas
 from samekind.estimators.base import MetricLearner
+from samekind.estimators.data import TrainingData
 from samekind.estimators.progress import Listeners
 from samekind.estimators.steps import (
     Settings,
     Step1,
+    diagonal,
     finished_metric,
     intermediate_features,
+    joined,
     joint_metric,
     orthonormal_basis,
-    side_by_side,
     sparse_blocks,
 )
 from samekind.estimators.validation import (
     check_callback,
     check_choice,
     check_count,
-    families_from,
     max_groups_from,
 )
 from samekind.kernels.spectral import Matrix
 from samekind.relation import Relation
 from samekind.solvers.events import Event
 from samekind.solvers.joint import JointResult
-from samekind.store import ArrayStore, FeatureGroups, FeatureStore
+from samekind.store import FeatureStore
 from samekind.store.groups import GroupSpec
 
 
@@ -44,7 +45,7 @@ class EnsembleMetric(MetricLearner):
         As in `SparseBlockMetric`.
     families : None, sequence or mapping
         One label per feature group (or group name -> label): step 1 runs once per family, on its groups alone, and
-        step 2 joins what all of them picked.
+        step 2 joins what all of them picked. None: the families of the store, or one family.
     max_groups : int or None
         Rounds of selection per family; as in `SparseBlockMetric`.
     n_components, solver, trace_bound
@@ -52,7 +53,7 @@ class EnsembleMetric(MetricLearner):
     ridge : "auto" or float
         "auto" is min(1, D / 1600), D being max_groups x mean group size in step 1 and the rank after step 1 in step 2;
         a number is taken for both.
-    loss, threshold, pair_balance, beta, n_neighbors, score_norm, max_iter, tol, memory_budget, random_state,
+    loss, threshold, pair_balance, beta, n_neighbors, whiten, score_norm, max_iter, tol, memory_budget, random_state,
     n_jobs, verbose, callback
         As in `SparseBlockMetric` and `JointMetric`, for both steps. A callback that returns True ends the running
         step; where that is step 1, step 2 is left out and the metric is that of step 1.
@@ -107,6 +108,7 @@ class EnsembleMetric(MetricLearner):
         pair_balance: Literal["equal", "literal"] = "equal",
         beta: float = 1e6,
         n_neighbors: int | None = None,
+        whiten: int | Literal["auto"] | None = "auto",
         score_norm: Literal["frobenius", "spectral"] = "frobenius",
         max_iter: int = 500,
         tol: float = 1e-3,
@@ -128,6 +130,7 @@ class EnsembleMetric(MetricLearner):
         self.pair_balance = pair_balance
         self.beta = beta
         self.n_neighbors = n_neighbors
+        self.whiten = whiten
         self.score_norm = score_norm
         self.max_iter = max_iter
         self.tol = tol
@@ -137,39 +140,39 @@ class EnsembleMetric(MetricLearner):
         self.verbose = verbose
         self.callback = callback
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Learn from X (n_samples, n_features) and class labels y."""
-        X, y = self._checked_data(X, y)
+    def fit(self, X: ArrayLike | FeatureStore, y: ArrayLike, rows: ArrayLike | None = None) -> Self:
+        """Learn from X, (n_samples, n_features) or a store of feature groups, and class labels y.
+
+        `rows` (sample numbers or a mask) chooses samples to learn from without copying the others away.
+        """
+        X, y, rows = self._checked_data(X, y, rows)
         settings = Settings.of(self)
         check_choice("score_norm", self.score_norm, ["frobenius", "spectral"])
         check_choice("solver", self.solver, ["auto", "convex", "factored"])
         check_callback(self.callback)
         if self.n_components is not None:
-            check_count("n_components", self.n_components, X.shape[1], ", the number of features")
-        groups = FeatureGroups.parse(self.feature_groups, X.shape[1])
-        families = families_from(self.families, groups)
-        for family, members in families.items():
-            max_groups_from(self.max_groups, len(members), family)
-        relation, store = Relation.from_labels(y), ArrayStore(X, groups)
+            check_count("n_components", self.n_components, self.n_features_in_, ", the number of features")
+        relation = Relation.from_labels(y)
         with Listeners(self.verbose, self.callback) as listeners, single_threaded_blas():
-            steps1 = self._select(store, relation, families, settings, listeners)
+            data = TrainingData.of(X, y, rows, self.feature_groups, self.whiten)
+            families = data.families(self.families)
+            for family, members in families.items():
+                max_groups_from(self.max_groups, len(members), family)
+            steps1 = self._select(data.store, relation, families, settings, listeners)
             factors = {k: L for step1 in steps1.values() for k, L in step1.result.metric.factors().items()}
-            columns, L_step1 = side_by_side(factors, groups)
-            names = [groups.names[k] for k in factors]
             ridges = [max((step1.ridge for step1 in steps1.values()), default=0.0)]
-            self.step1_metric_ = finished_metric(self, L_step1, columns, X, y, names, ridge=ridges)
+            self.step1_metric_ = finished_metric(self, data, diagonal(factors), ridge=ridges)
             self.metric_, self.certificate_, self.converged_ = self.step1_metric_, None, False
             self.objective_ = sum(step1.result.objective for step1 in steps1.values())
             if factors and not listeners.stopped:
                 bases = {k: orthonormal_basis(L) for k, L in factors.items()}
-                result, ridge = self._join(store, relation, bases, settings, listeners)
-                columns, U = side_by_side(bases, groups)
+                result, ridge = self._join(data.store, relation, bases, settings, listeners)
                 ridges.append(ridge)
-                self.metric_ = finished_metric(self, U @ result.L, columns, X, y, names, ridge=ridges)
+                self.metric_ = finished_metric(self, data, joined(bases, result.L), ridge=ridges)
                 self.certificate_, self.converged_ = result.certificate, result.converged
                 self.objective_ = result.objective
         self.selected_groups_ = np.array(list(factors), dtype=np.intp)
-        self.selected_group_names_ = names
+        self.selected_group_names_ = list(data.names(list(factors)))
         self.history_ = listeners.history
         self.ridge_ = tuple(ridges)
         self.stopped_because_ = {family: step1.result.stopped_because for family, step1 in steps1.items()}

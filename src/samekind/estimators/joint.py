@@ -9,11 +9,13 @@ from sklearn.utils import check_random_state
 
 from samekind.compute.executor import single_threaded_blas
 from samekind.estimators.base import MetricLearner
+from samekind.estimators.data import TrainingData, is_store
 from samekind.estimators.progress import Listeners
-from samekind.estimators.steps import Settings, finished_metric, joint_metric
+from samekind.estimators.steps import Settings, by_group, finished_metric, joint_metric
 from samekind.estimators.validation import check_callback, check_choice, check_count
 from samekind.relation import Relation
 from samekind.solvers.events import Event
+from samekind.store import FeatureStore
 
 
 class JointMetric(MetricLearner):
@@ -31,6 +33,8 @@ class JointMetric(MetricLearner):
         The paper's nu: tr(A) at the most; lower values give lower rank. None: no bound.
     loss, ridge, threshold, pair_balance, beta, n_neighbors, memory_budget, n_jobs, verbose, callback
         As in `SparseBlockMetric`; here "auto" makes the ridge min(1, n_features / 1600).
+    whiten : "auto", int or None
+        As in `SparseBlockMetric`; an array counts as one group.
     max_iter, tol : int, float
         Iterations at most, and the relative distance from the optimum at which the solver ends.
     random_state : int, RandomState or None
@@ -68,6 +72,7 @@ class JointMetric(MetricLearner):
         pair_balance: Literal["equal", "literal"] = "equal",
         beta: float = 1e6,
         n_neighbors: int | None = None,
+        whiten: int | Literal["auto"] | None = "auto",
         max_iter: int = 500,
         tol: float = 1e-3,
         memory_budget: int | str = "512MB",
@@ -85,6 +90,7 @@ class JointMetric(MetricLearner):
         self.pair_balance = pair_balance
         self.beta = beta
         self.n_neighbors = n_neighbors
+        self.whiten = whiten
         self.max_iter = max_iter
         self.tol = tol
         self.memory_budget = memory_budget
@@ -93,28 +99,33 @@ class JointMetric(MetricLearner):
         self.verbose = verbose
         self.callback = callback
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Learn from X (n_samples, n_features) and class labels y."""
-        X, y = self._checked_data(X, y)
+    def fit(self, X: ArrayLike | FeatureStore, y: ArrayLike, rows: ArrayLike | None = None) -> Self:
+        """Learn from X, (n_samples, n_features) or a store, and class labels y; of some `rows`, or all.
+
+        All features of a store are read into memory at once: for more than fit, `EnsembleMetric` picks groups first.
+        """
+        X, y, rows = self._checked_data(X, y, rows)
         settings = Settings.of(self)
         check_choice("solver", self.solver, ["auto", "convex", "factored"])
         check_callback(self.callback)
         if self.n_components is not None:
-            check_count("n_components", self.n_components, X.shape[1], ", the number of features")
+            check_count("n_components", self.n_components, self.n_features_in_, ", the number of features")
         relation = Relation.from_labels(y)
         with Listeners(self.verbose, self.callback) as listeners, single_threaded_blas():
+            data = TrainingData.of(X, y, rows, 1 if is_store(X) else [slice(None)], self.whiten)
+            Z = data.everything(relation.order, settings.memory_budget)
             result, ridge = joint_metric(
-                X[relation.order],
+                Z,
                 relation,
                 settings,
                 listeners,
-                n_components=self.n_components,
+                n_components=None if self.n_components is None else min(self.n_components, Z.shape[1]),
                 ridge=self.ridge,
                 trace_bound=self.trace_bound,
                 solver=self.solver,
                 random_state=check_random_state(self.random_state),
             )
-        self.metric_ = finished_metric(self, result.L, np.arange(X.shape[1]), X, y, (), ridge=ridge)
+        self.metric_ = finished_metric(self, data, by_group(result.L, data.store.group_sizes), ridge=ridge)
         self.history_ = listeners.history
         self.certificate_ = result.certificate
         self.converged_ = result.converged

@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.linalg
-from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from samekind._version import __version__
 from samekind.compute.executor import Executor
 from samekind.compute.memory import parse_bytes
+from samekind.estimators.data import TrainingData, codes_of
 from samekind.estimators.progress import Listeners
 from samekind.estimators.validation import check_count, check_number, loss_from, max_groups_from, ridge_from
 from samekind.evaluation.pairs import label_pairs, pair_distances
@@ -25,7 +24,7 @@ from samekind.objective import Objective
 from samekind.relation import Relation
 from samekind.solvers.joint import JointProblem, JointResult, solve_joint
 from samekind.solvers.selection import SelectionResult, select_groups
-from samekind.store import FeatureGroups, FeatureStore, centred, panels_of
+from samekind.store import FeatureStore, centred, panels_of
 
 MAX_THRESHOLD_PAIRS = 100_000
 
@@ -151,25 +150,34 @@ def intermediate_features(store: FeatureStore, bases: dict[int, Matrix], rows: I
     return np.hstack([store.panel([k], rows) @ U.astype(store.dtype) for k, U in bases.items()])
 
 
-def side_by_side(factors: dict[int, Matrix], groups: FeatureGroups) -> tuple[IntArray, Matrix]:
-    """Factors of single groups as one block diagonal matrix over the columns of all of them, in rising order."""
-    if not factors:
-        return np.zeros(0, dtype=np.intp), np.zeros((0, 0))
-    columns = np.concatenate([groups.columns[k] for k in factors])
-    order = np.argsort(columns)
-    return columns[order], scipy.linalg.block_diag(*factors.values())[order]
+def diagonal(factors: dict[int, Matrix]) -> dict[int, Matrix]:
+    """Factors of single groups as the blocks of one block diagonal factor: each with the columns of all."""
+    widths = [factor.shape[1] for factor in factors.values()]
+    placed = {}
+    for (k, factor), end in zip(factors.items(), np.cumsum(widths), strict=True):
+        placed[k] = np.zeros((len(factor), sum(widths)))
+        placed[k][:, end - factor.shape[1] : end] = factor
+    return placed
 
 
-def finished_metric(
-    estimator: Any,
-    L: Matrix,
-    columns: IntArray,
-    X: Array,
-    y: NDArray[Any],
-    groups: Sequence[str],
-    **notes: Any,
-) -> Metric:
-    """`L` (n_columns, r) as a Metric with a first threshold; a metric of rank 0 gets one component of zeros."""
+def joined(bases: dict[int, Matrix], L: Matrix) -> dict[int, Matrix]:
+    """`U_k L_k`: a factor over the intermediate features, as one over the chosen groups."""
+    parts = by_group(L, [U.shape[1] for U in bases.values()]).values()
+    return {k: U @ part for (k, U), part in zip(bases.items(), parts, strict=True)}
+
+
+def by_group(L: Matrix, sizes: Sequence[int] | IntArray) -> dict[int, Matrix]:
+    """The rows of L that belong to each group."""
+    return dict(enumerate(np.split(L, np.cumsum(sizes)[:-1])))
+
+
+def finished_metric(estimator: Any, data: TrainingData, factors: dict[int, Matrix], **notes: Any) -> Metric:
+    """Factors of the chosen groups, all of one width, as a Metric with a first threshold.
+
+    A metric of rank 0 gets one component of zeros.
+    """
+    columns, L = data.over_columns(factors)
+    chosen = list(factors)
     if not L.shape[1]:
         warnings.warn(
             "The learned metric is zero: no distance on these features brings the classes apart, so every distance "
@@ -180,10 +188,10 @@ def finished_metric(
         columns = columns if len(columns) else np.arange(1)
         L = np.zeros((len(columns), 1))
     metric = Metric(
-        components=L.T.astype(X.dtype),
+        components=L.T.astype(data.dtype),
         columns=columns,
-        n_features=X.shape[1],
-        groups=tuple(groups),
+        n_features=data.n_features,
+        groups=data.names(chosen),
         feature_names=getattr(estimator, "feature_names_in_", None),
         attributes={
             "samekind": __version__,
@@ -191,13 +199,15 @@ def finished_metric(
             "loss": estimator.loss,
             **notes,
         },
+        mean=data.mean(chosen),
+        extractor=data.extractor(chosen),
     )
-    return metric.with_threshold(first_threshold(estimator, metric, X, y))
+    return metric.with_threshold(first_threshold(estimator, metric, data))
 
 
-def first_threshold(estimator: Any, metric: Metric, X: Array, y: NDArray[Any]) -> float:
+def first_threshold(estimator: Any, metric: Metric, data: TrainingData) -> float:
     """The pairwise loss brings its own threshold; with triplets it is the best one on balanced training pairs."""
     if estimator.loss == "pairwise":
         return float(estimator.threshold)
-    pairs, same = label_pairs(y, max_pairs=MAX_THRESHOLD_PAIRS)
-    return best_threshold(pair_distances(metric.transform(X), pairs), same, strategy="balanced")
+    pairs, same = label_pairs(data.y, max_pairs=MAX_THRESHOLD_PAIRS)
+    return best_threshold(pair_distances(codes_of(data.X, data.rows, metric), pairs), same, strategy="balanced")

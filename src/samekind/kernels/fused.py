@@ -4,13 +4,13 @@ Their exponential is a polynomial that vectorises; numba's own is scalar. `contr
 `reassoc` would undo the rounding by a magic number, so only plain sums may have it.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numba import njit
 
-SAFE = {"contract", "nsz", "nnan", "ninf"}
+from samekind.kernels.compiled import SAFE, compiled
+
 FACTORS = 32  # of 1 to 2 each, multiplied before a logarithm is taken
 
 _LOG2_E = np.float32(1.44269504)
@@ -20,15 +20,6 @@ _LOWEST = np.float32(-87.0)
 _C6, _C5, _C4 = np.float32(1.9875691500e-4), np.float32(1.3981999507e-3), np.float32(8.3334519073e-3)
 _C3, _C2, _C1 = np.float32(4.1665795894e-2), np.float32(1.6666665459e-1), np.float32(5.0000001201e-1)
 _ONE, _ZERO = np.float32(1), np.float32(0)
-
-
-def _compiled(function: Callable[..., Any]) -> Any:
-    """Compiled when first called and kept on disk, unless there is no place to keep it."""
-    options: dict[str, Any] = {"fastmath": SAFE, "error_model": "numpy", "nogil": True}
-    try:
-        return njit(cache=True, **options)(function)
-    except RuntimeError:
-        return njit(**options)(function)
 
 
 @njit(fastmath=SAFE, error_model="numpy")
@@ -53,7 +44,7 @@ def _total(row: Any) -> Any:
     return total
 
 
-@_compiled
+@compiled
 def exp_sums(low: Any, D: Any) -> Any:
     n, m = D.shape
     rows, cols = np.empty(n, np.float32), np.zeros(m, np.float32)
@@ -67,7 +58,7 @@ def exp_sums(low: Any, D: Any) -> Any:
     return rows, cols
 
 
-@_compiled
+@compiled
 def exp_times_sum(low: Any, D: Any, u: Any, v: Any) -> Any:
     n, m = D.shape
     H = np.empty((n, m), np.float32)
@@ -77,7 +68,7 @@ def exp_times_sum(low: Any, D: Any, u: Any, v: Any) -> Any:
     return H
 
 
-@_compiled
+@compiled
 def sigmoid_and_softplus_parts(threshold: Any, D: Any, scale: Any) -> Any:
     """`scale * sigmoid(threshold - D)`; products of 1 + e^-|threshold - D| down the columns; sums of the hinge."""
     n, m = D.shape

@@ -2,6 +2,25 @@
 
 from samekind.store.array import ArrayStore
 from samekind.store.base import FeatureStore, centred, panels_of
+from samekind.store.disk import DiskStore, Family, StoreError
 from samekind.store.groups import FeatureGroups
+from samekind.store.rows import RowsOf
+from samekind.store.whiten import WhitenedStore, Whitening
+from samekind.store.writer import Shard, StoreWriter, shard_rows_for
 
-__all__ = ["ArrayStore", "FeatureGroups", "FeatureStore", "centred", "panels_of"]
+__all__ = [
+    "ArrayStore",
+    "DiskStore",
+    "Family",
+    "FeatureGroups",
+    "FeatureStore",
+    "RowsOf",
+    "Shard",
+    "StoreError",
+    "StoreWriter",
+    "WhitenedStore",
+    "Whitening",
+    "centred",
+    "panels_of",
+    "shard_rows_for",
+]

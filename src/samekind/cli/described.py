@@ -1,0 +1,105 @@
+"""What there is to say about a store: once as JSON, once for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from samekind.cli.output import amount, plural, say_list
+
+if TYPE_CHECKING:
+    from samekind.store import DiskStore
+
+
+def describe_store(store: DiskStore) -> dict[str, Any]:
+    labels = dict(store.manifest.images)
+    counts = _counts(store.labels.tolist())
+    skipped = store.skipped
+    return {
+        "kind": "store",
+        "path": str(store.path),
+        "images": len(store),
+        "labels": len(counts),
+        "images_per_label": [min(counts.values(), default=0), max(counts.values(), default=0)],
+        "planned": store.planned,
+        "missing": store.planned - len(store) - len(skipped),
+        "complete": store.complete,
+        "families": [
+            {"name": family.name, "groups": len(family.groups), "size": family.size}
+            for family in store.manifest.families
+        ],
+        **describe_front_end(store.front_end),
+        "skipped": skipped,
+        "notes": store.notes,
+        "duplicates": [
+            {"images": list(same), "labels": sorted({labels[image] for image in same})} for same in store.duplicates()
+        ],
+        "bytes": sum(file.stat().st_size for file in store.path.iterdir() if file.is_file()),
+        "samekind": store.manifest.version,
+    }
+
+
+def describe_front_end(front_end: Mapping[str, Any]) -> dict[str, Any]:
+    """Crop, alignment and parameters; nothing for what was not made of pictures."""
+    return {
+        "crop": front_end.get("crop"),
+        "alignment": front_end.get("alignment"),
+        "parameters": {family["name"]: family["parameters"] for family in front_end.get("families", ())},
+    }
+
+
+def store_facts(store: Mapping[str, Any]) -> list[tuple[str, object]]:
+    few, many = store["images_per_label"]
+    each = f"{few:,} to {many:,}" if few < many else f"{many:,}"
+    facts: list[tuple[str, object]] = [
+        ("Store", store["path"]),
+        ("Images", f"{store['images']:,} of {plural(store['labels'], 'label')}, {each} each"),
+    ]
+    if not store["complete"]:
+        problem = f"no: {store['missing']:,} of {store['planned']:,} are missing; run the same `samekind extract` again"
+        facts.append(("Complete", problem))
+    return [*facts, *front_end_facts(store), ("Size on disk", amount(store["bytes"]))]
+
+
+def front_end_facts(made: Mapping[str, Any]) -> list[tuple[str, object]]:
+    """Families, crop and alignment of a store or a model."""
+    facts: list[tuple[str, object]] = []
+    for family in made["families"]:
+        told = made["parameters"].get(family["name"], {})
+        parameters = ", ".join(f"{name} {value:g}" for name, value in told.items())
+        size = f"{plural(family['groups'], 'region')} x {family['size']} numbers"
+        facts.append((f"Family {family['name']}", size + (f" ({parameters})" if parameters else "")))
+    crop = made["crop"]
+    if crop:
+        facts.append(("Crop", f"{crop['width']} x {crop['height']} pixels, smoothed by {crop['sigma']:g}"))
+    if made["alignment"]:
+        facts.append(("Alignment", made["alignment"]))
+    return facts
+
+
+def say_store_lists(store: Mapping[str, Any], most: int | None = None) -> None:
+    """What was skipped, damaged, or there twice."""
+    where_all = f"see `samekind info {store['path']}`"
+    say_list("Skipped", reasons(store["skipped"]), most, where_all)
+    say_list("Remarks", remarks(store["notes"]), most, where_all)
+    say_list("Same picture under several names", [_same(entry) for entry in store["duplicates"]], most, where_all)
+
+
+def reasons(skipped: Mapping[str, str]) -> list[str]:
+    return [f"{image}: {reason}" for image, reason in skipped.items()]
+
+
+def remarks(notes: Mapping[str, Sequence[str]]) -> list[str]:
+    return [f"{image}: {note}" for image, several in notes.items() for note in several]
+
+
+def _same(entry: Mapping[str, Any]) -> str:
+    warning = "" if len(entry["labels"]) == 1 else "  (and different labels: one of them is wrong)"
+    return " = ".join(entry["images"]) + warning
+
+
+def _counts(labels: Sequence[str]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for label in labels:
+        counts[label] = counts.get(label, 0) + 1
+    return counts

@@ -1,0 +1,208 @@
+"""`samekind encode`"""
+
+import csv
+import io
+import os
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from samekind.cli.described import reasons, remarks
+from samekind.cli.options import (
+    FlipFreeOption,
+    JobsOption,
+    JsonOption,
+    LandmarksOption,
+    OnError,
+    OnErrorOption,
+    QuietOption,
+    SeveralOption,
+)
+from samekind.cli.output import (
+    MOST_SHOWN,
+    Count,
+    check_writable,
+    counting,
+    duration,
+    plural,
+    say_error,
+    say_facts,
+    say_json,
+    say_list,
+)
+from samekind.cli.pictures import landmarks_for, noting_encoder
+
+if TYPE_CHECKING:
+    from samekind.encoder import Encoder
+    from samekind.images.listing import ImageFile
+    from samekind.kernels.types import Array
+
+HEADER = ("row", "file", "label")
+UNUSABLE = 1  # exit status
+
+
+def encode(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="File that `samekind fit` wrote.")],
+    images: Annotated[
+        Path, typer.Argument(metavar="IMAGES", help="A picture, a folder of pictures or of folders, or a CSV of file.")
+    ],
+    out: Annotated[Path, typer.Option("--out", help="File for the codes, ending in .npy; a .csv comes beside it.")],
+    flip_free: FlipFreeOption = False,
+    landmarks: LandmarksOption = None,
+    several: SeveralOption = "error",
+    on_error: OnErrorOption = "skip",
+    jobs: JobsOption = None,
+    quiet: QuietOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Turn pictures into short codes: close codes mean the same kind.
+
+    Only the regions that the model has chosen are computed. Writes an array of float32, a row per picture, for
+    numpy.load, and beside it a CSV (row, file, label) that says which row is which file. Files that cannot be used are
+    in neither, and are reported.
+
+    Squared Euclidean distances between codes are the model's. Codes of --flip-free have one number more, and are
+    compared by samekind.kernels.flips.flip_free_distances.
+
+    Example: samekind encode faces.safetensors holiday/ --out holiday.npy
+    """
+    started = time.perf_counter()
+    table = _table_beside(out, images)
+    for target in (out, table):
+        check_writable(target)
+
+    from samekind.images.listing import list_images
+    from samekind.metric import Metric
+
+    metric = Metric.load(model)
+    files = _labelled(images, list_images(images, labelled=False))
+    points = _landmarks(landmarks, images, files)
+    encoder, notes = noting_encoder(metric, flip_free=flip_free, landmarks=points, several=several)
+    work = _Encoding(encoder, on_error)
+    with counting("Encoding pictures", shown=not quiet) as count:
+        codes = work.run(files, jobs, count)
+    kept = [file for file in files if file.name not in work.skipped]
+    if kept:
+        _write(out, codes, table, kept)
+    result = {
+        "codes": str(out) if kept else None,
+        "table": str(table) if kept else None,
+        "images": len(kept),
+        "length": codes.shape[1],
+        "flip_free": flip_free,
+        "skipped": {file.name: work.skipped[file.name] for file in files if file.name in work.skipped},
+        "notes": {file.name: notes[file.name] for file in files if file.name in notes},
+        "seconds": round(time.perf_counter() - started, 3),
+    }
+    if json:
+        say_json(result)
+    elif kept:
+        _say_result(result)
+    if not kept:
+        say_error(f"None of the {plural(len(files), 'file')} can be used, so nothing was written.")
+        say_list("Skipped", reasons(result["skipped"]), MOST_SHOWN, "--json shows all", stderr=True)
+        raise typer.Exit(UNUSABLE)
+
+
+def _say_result(result: dict[str, Any]) -> None:
+    say_facts(
+        [
+            ("Codes", f"{result['codes']}: {result['images']:,} x {result['length']}, float32"),
+            ("Rows", result["table"]),
+            ("Time", duration(result["seconds"])),
+        ]
+    )
+    say_list("Skipped", reasons(result["skipped"]), MOST_SHOWN, "--json shows all")
+    say_list("Remarks", remarks(result["notes"]), MOST_SHOWN, "--json shows all")
+
+
+def _table_beside(out: Path, images: Path) -> Path:
+    """The CSV that goes with the codes; never in the place of a list of pictures."""
+    if out.suffix != ".npy":
+        raise ValueError(f"--out {out} must end in .npy, such as {out.with_suffix('.npy')}.")
+    table = out.with_suffix(".csv")
+    if table.is_file():
+        with table.open("rb") as file:
+            first = file.readline(200).decode("utf-8", "replace").strip()
+        if first != ",".join(HEADER) or (images.exists() and table.samefile(images)):
+            raise ValueError(
+                f"{table} would be replaced by the list of rows, but is a file of yours: give another --out."
+            )
+    return table
+
+
+def _labelled(images: Path, files: "list[ImageFile]") -> "list[ImageFile]":
+    """In a folder of folders, labels are the folders' names, as for `samekind extract`."""
+    if not images.is_dir() or not all("/" in file.name for file in files):
+        return files
+    return [replace(file, label=file.name.split("/")[0]) for file in files]
+
+
+def _landmarks(path: Path | None, images: Path, files: "Sequence[ImageFile]") -> Any:
+    """By the files' names; a single picture may have a longer name in the CSV."""
+    if path is None or images.is_dir() or images.suffix.lower() == ".csv":
+        return path
+    return landmarks_for(path, {file.name: file.path for file in files})
+
+
+@dataclass
+class _Encoding:
+    """Pictures encoded in threads, batch by batch; why some were left out."""
+
+    encoder: "Encoder"
+    on_error: OnError
+    skipped: dict[str, str] = field(default_factory=dict)
+
+    def run(self, files: "Sequence[ImageFile]", jobs: int | None, count: Count) -> "Array":
+        """Codes of the pictures that are not `skipped`."""
+        import numpy as np
+
+        codes = [np.empty((0, self.encoder.n_components + self.encoder.flip_free), np.float32)]
+        for batch in self._batches(files, jobs, count):
+            if batch:
+                codes.append(self.encoder.codes(batch).astype(np.float32))
+        return np.concatenate(codes)
+
+    def _batches(self, files: "Sequence[ImageFile]", jobs: int | None, count: Count) -> "Iterator[list[Array]]":
+        from concurrent.futures import ThreadPoolExecutor
+
+        from samekind.encoder import BATCH
+
+        with ThreadPoolExecutor(jobs or os.cpu_count()) as pool:
+            for start in range(0, len(files), BATCH):
+                features = []
+                for done, each in enumerate(pool.map(self._features, files[start : start + BATCH]), start + 1):
+                    count(done, len(files))
+                    if each is not None:
+                        features.append(each)
+                yield features
+
+    def _features(self, file: "ImageFile") -> "Array | None":
+        from samekind.images.load import ImageError
+
+        try:
+            return self.encoder.features(file.path, file.name)
+        except ImageError as error:
+            if self.on_error == "fail":
+                raise
+            self.skipped[file.name] = error.reason
+            return None
+
+
+def _write(out: Path, codes: "Array", table: Path, files: "Sequence[ImageFile]") -> None:
+    """Both, or neither."""
+    import numpy as np
+
+    from samekind.files import whole_file
+
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(HEADER)
+    writer.writerows((row, file.name, file.label or "") for row, file in enumerate(files))
+    with whole_file(out) as codes_file, whole_file(table) as table_file:
+        np.save(codes_file, codes, allow_pickle=False)
+        table_file.write(text.getvalue().encode("utf-8", "surrogateescape"))

@@ -1,0 +1,179 @@
+"""`samekind extract`"""
+
+import contextlib
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from samekind.cli.described import describe_store, reasons, say_store_lists, store_facts
+from samekind.cli.frontend import FrontEnd
+from samekind.cli.options import (
+    Align,
+    JobsOption,
+    JsonOption,
+    LandmarksOption,
+    OnErrorOption,
+    QuietOption,
+    SeveralOption,
+)
+from samekind.cli.output import MOST_SHOWN, counting, duration, plural, say, say_error, say_facts, say_json, say_list
+
+if TYPE_CHECKING:
+    from samekind.store import DiskStore
+
+UNUSABLE = 1  # exit status
+
+
+def extract(
+    images: Annotated[
+        Path, typer.Argument(metavar="IMAGES", help="A folder with a folder per label, or a CSV of file and label.")
+    ],
+    store: Annotated[
+        Path, typer.Argument(metavar="STORE", help="Folder for the descriptors: new, or a store to go on with.")
+    ],
+    align: Annotated[
+        Align | None,
+        typer.Option(
+            "--align",
+            help="none: pictures are aligned, the middle is cut out; landmarks: eyes and mouth from a CSV; detect: "
+            'found by a detector (pip install "samekind\\[faces]"). Default: none, or landmarks with --landmarks.',
+        ),
+    ] = None,
+    landmarks: LandmarksOption = None,
+    several: SeveralOption = "error",
+    families: Annotated[
+        str | None,
+        typer.Option("--families", help="Kinds of descriptors: cov, slbp, or both. Default: cov,slbp."),
+    ] = None,
+    regions: Annotated[
+        int | None, typer.Option("--regions", min=1, help="Rectangles per family. Default: 13260.")
+    ] = None,
+    size: Annotated[
+        str | None, typer.Option("--size", help="Width x height of the crop, in pixels. Default: 110x150.")
+    ] = None,
+    sigma: Annotated[
+        float | None, typer.Option("--sigma", help="Gaussian over the crop, in pixels; 0 for none. Default: 1.")
+    ] = None,
+    fuzziness: Annotated[
+        float | None,
+        typer.Option("--fuzziness", help="Of slbp: grey values (0 to 1) closer than this are not quite different."),
+    ] = None,
+    on_error: OnErrorOption = "skip",
+    jobs: JobsOption = None,
+    quiet: QuietOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Compute the descriptors of labelled pictures into a store, for `samekind fit`.
+
+    Pictures (JPEG, PNG, PGM, PPM) stand in a folder per label, such as faces/Ann/1.jpg and faces/Bob/1.jpg, or in a
+    CSV with the columns file and label. Each is brought to one crop, and described region by region. Files that cannot
+    be used are reported, each with its reason.
+
+    The same command run again goes on where it was interrupted, and adds pictures that are new; what the store was made
+    with need not be repeated. A file that was skipped is not tried again: give a mended one a new name.
+
+    Example: samekind extract faces/ faces.store
+
+    Example: samekind extract people.csv people.store --align detect --several largest --regions 2000
+    """
+    from samekind.extraction import extract as extract_into
+    from samekind.images.align import read_landmarks
+    from samekind.images.listing import list_images
+    from samekind.images.load import ImageError
+    from samekind.store import DiskStore
+
+    started = time.perf_counter()
+    told = FrontEnd.told(
+        align=align,
+        landmarks=landmarks,
+        families=families,
+        regions=regions,
+        size=size,
+        sigma=sigma,
+        fuzziness=fuzziness,
+    )
+    files = list_images(images, labelled=True)
+    points = None if landmarks is None else read_landmarks(landmarks)
+    remains = _Remains(store)
+    extractor = told.extractor() if remains.new else told.extractor_of(DiskStore.open(store))
+    run = {"tried": 0}
+    with counting("Describing pictures", shown=not quiet) as count:
+
+        def progress(done: int, total: int) -> None:
+            run["tried"] = done
+            count(done, total)
+
+        try:
+            made = extract_into(
+                files,
+                store,
+                extractor,
+                landmarks=points,
+                several=several,
+                on_error=on_error,
+                n_jobs=jobs,
+                progress=progress,
+            )
+        except ImageError:
+            remains.remove_if_empty()
+            raise
+    result = describe_store(made) | run | {"seconds": round(time.perf_counter() - started, 3)}
+    if json:
+        say_json(result)
+    elif result["images"]:
+        _say_result(result)
+    if not result["images"]:
+        _say_unusable(made, remains.remove_if_empty())
+        raise typer.Exit(UNUSABLE)
+
+
+def _say_result(result: dict[str, Any]) -> None:
+    facts = store_facts(result)
+    if result["tried"]:
+        facts.append(("Time", f"{duration(result['seconds'])} for {plural(result['tried'], 'picture')}"))
+    else:
+        say("Nothing to do: the store has looked at all of these pictures.")
+    say_facts(facts)
+    say_store_lists(result, MOST_SHOWN)
+
+
+def _say_unusable(store: "DiskStore", removed: bool) -> None:
+    skipped = store.skipped
+    problem = f"None of the {plural(len(skipped), 'file')} can be used, "
+    say_error(problem + ("so no store was written." if removed else f"so the store {store.path} has no images."))
+    say_list("Skipped", reasons(skipped), MOST_SHOWN, "--json shows all", stderr=True)
+
+
+class _Remains:
+    """What a run leaves of a store that was not there before it.
+
+    A store without a single image would only bind the next run to the options of this one.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        from samekind.store.disk import MANIFEST
+
+        self.folder = folder
+        self.new = not (folder / MANIFEST).exists()
+        self.new_folder = not folder.exists()
+
+    def remove_if_empty(self) -> bool:
+        """Only after a run that has had the store to itself."""
+        from samekind.store import DiskStore
+        from samekind.store.disk import MANIFEST, shard_file
+        from samekind.store.writer import LOCK
+
+        store = DiskStore.open(self.folder)
+        if not self.new or len(store):
+            return False
+        (self.folder / MANIFEST).unlink()
+        for number in range(len(store.manifest.shards)):
+            for name in (shard_file(number), *(family.file(number) for family in store.manifest.families)):
+                (self.folder / name).unlink(missing_ok=True)
+        (self.folder / LOCK).unlink(missing_ok=True)
+        if self.new_folder:
+            with contextlib.suppress(OSError):
+                self.folder.rmdir()
+        return True

@@ -1,0 +1,109 @@
+"""How pictures become descriptors, as `extract` is told or as its store remembers."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING
+
+from samekind.cli.options import Align, parse_families, parse_size
+
+if TYPE_CHECKING:
+    from samekind.images.extractor import Extractor, Family
+    from samekind.store import DiskStore
+
+
+@dataclass(frozen=True)
+class FrontEnd:
+    """Values of the options of the same names; None where there is none."""
+
+    align: Align | None = None
+    families: tuple[str, ...] | None = None
+    regions: int | None = None
+    size: tuple[int, int] | None = None
+    sigma: float | None = None
+    fuzziness: float | None = None
+
+    @classmethod
+    def told(
+        cls,
+        *,
+        align: Align | None,
+        landmarks: os.PathLike[str] | None,
+        families: str | None,
+        regions: int | None,
+        size: str | None,
+        sigma: float | None,
+        fuzziness: float | None,
+    ) -> FrontEnd:
+        """From the command line; landmarks ask for alignment by them."""
+        return cls(
+            align or ("landmarks" if landmarks else None),
+            None if families is None else tuple(parse_families(families)),
+            regions,
+            None if size is None else parse_size(size),
+            sigma,
+            fuzziness,
+        )
+
+    @classmethod
+    def of(cls, extractor: Extractor) -> FrontEnd:
+        """What would make this extractor anew."""
+        frame, parts = extractor.frame, {part.family.name: part for part in extractor.parts}
+        return cls(
+            extractor.alignment,
+            tuple(parts),
+            len(extractor.parts[0].regions),
+            (frame.width, frame.height),
+            frame.sigma,
+            getattr(parts["slbp"].family, "fuzziness", None) if "slbp" in parts else None,
+        )
+
+    def extractor(self) -> Extractor:
+        """A new one; defaults where nothing was told."""
+        from samekind.images.align import Frame
+        from samekind.images.extractor import FAMILIES, Extractor
+        from samekind.images.regions import DEFAULT_COUNT
+
+        frame = Frame() if self.size is None else Frame(*self.size)
+        frame = frame if self.sigma is None else replace(frame, sigma=self.sigma)
+        names = self.families or tuple(FAMILIES)
+        if self.fuzziness is not None and "slbp" not in names:
+            raise ValueError(f"--fuzziness belongs to slbp, but --families is {','.join(names)}: leave it out.")
+        return Extractor.over(
+            [self._family(name) for name in names],
+            n_regions=DEFAULT_COUNT if self.regions is None else self.regions,
+            frame=frame,
+            alignment=self.align or "none",
+        )
+
+    def extractor_of(self, store: DiskStore) -> Extractor:
+        """The one that made a store, unless it was told otherwise."""
+        from samekind.images.extractor import Extractor
+
+        extractor = Extractor.from_json(store.front_end)
+        present = FrontEnd.of(extractor)
+        for field in fields(self):
+            asked, made = (_as_option(field.name, getattr(each, field.name)) for each in (self, present))
+            if asked is not None and asked != made:
+                raise ValueError(
+                    f"{store.path} was made with {made or f'no --{field.name}'}, but {asked} was given. Leave the "
+                    "option out to add pictures to this store, or give another folder for a new one."
+                )
+        return extractor
+
+    def _family(self, name: str) -> str | Family:
+        if name != "slbp" or self.fuzziness is None:
+            return name
+        from samekind.images.slbp import SoftLBP
+
+        return SoftLBP(self.fuzziness)
+
+
+def _as_option(name: str, value: object) -> str | None:
+    """As it would be written on the command line; families in any order are the same."""
+    if value is None:
+        return None
+    if name == "families":
+        return f"--families {','.join(sorted(value))}"  # type: ignore[call-overload]
+    return f"--{name} {'x'.join(map(str, value)) if isinstance(value, tuple) else value}"

@@ -1,0 +1,58 @@
+"""Options that several verbs share, and how their texts are read."""
+
+import re
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+# The same as in `samekind.images` and `samekind.extraction`, which take long to import.
+Align = Literal["none", "landmarks", "detect"]
+Several = Literal["error", "largest"]
+OnError = Literal["skip", "fail"]
+
+LandmarksOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--landmarks",
+        help="CSV of eyes and mouth, for the alignment landmarks: image, left_eye_x, left_eye_y, right_eye_x, "
+        "right_eye_y, mouth_x, mouth_y.",
+    ),
+]
+SeveralOption = Annotated[
+    Several, typer.Option("--several", help="A picture of several faces is unusable, or its largest face is taken.")
+]
+OnErrorOption = Annotated[
+    OnError, typer.Option("--on-error", help="A file that cannot be used is left out and reported, or ends the run.")
+]
+FlipFreeOption = Annotated[
+    bool, typer.Option("--flip-free", help="Let a picture and its mirror image count as the same.")
+]
+JobsOption = Annotated[int | None, typer.Option("--jobs", min=1, help="Threads; all cores unless told.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", help="No progress bars.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the results as one JSON object.")]
+
+
+def parse_size(text: str) -> tuple[int, int]:
+    """Width and height of "110x150"."""
+    match = re.fullmatch(r"\s*(\d+)\s*[xX]\s*(\d+)\s*", text)
+    if not match:
+        raise ValueError(f"--size {text!r} is no size: give width x height in pixels, such as 110x150.")
+    return int(match[1]), int(match[2])
+
+
+def parse_families(text: str) -> list[str]:
+    """Names from "cov,slbp"; whether there are such families is for others to say."""
+    names = [name.strip() for name in text.split(",")]
+    if not all(names) or len(set(names)) < len(names):
+        raise ValueError(f"--families {text!r}: give names separated by commas, each once, such as cov,slbp.")
+    return names
+
+
+def parse_ridge(text: str) -> float | Literal["auto"]:
+    if text == "auto":
+        return "auto"
+    try:
+        return float(text)
+    except ValueError as error:
+        raise ValueError(f'--ridge {text!r} must be "auto" or a number of at least 0.') from error

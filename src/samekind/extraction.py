@@ -1,0 +1,142 @@
+"""From picture files to a store of their feature groups: where `images` and `store` meet."""
+
+import hashlib
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from samekind.images.align import Aligner, Landmarks, Several
+from samekind.images.extractor import Extractor
+from samekind.images.listing import ImageFile
+from samekind.images.load import ImageError, load_image
+from samekind.store import DiskStore, Family, Shard, StoreWriter, shard_rows_for
+
+SHARD_BYTES = 512_000_000  # of descriptors that are held before they are written
+HALF = np.float16
+
+OnError = Literal["skip", "fail"]
+Progress = Callable[[int, int], None]
+
+
+def extract(
+    files: Sequence[ImageFile],
+    store: str | os.PathLike[str],
+    extractor: Extractor,
+    *,
+    landmarks: Landmarks | None = None,
+    several: Several = "error",
+    on_error: OnError = "skip",
+    n_jobs: int | None = None,
+    progress: Progress = lambda done, total: None,
+) -> DiskStore:
+    """Compute the descriptors of labelled pictures into a store; go on where an earlier run stopped, add what is new.
+
+    Parameters
+    ----------
+    files : sequence of ImageFile
+        As `samekind.images.listing.list_images` gives them, with labels.
+    store : path
+        A folder: new, empty, or a store that the same extractor made.
+    landmarks, several
+        For the extractor's alignment: eyes and mouth by file name; what to do with several faces.
+    on_error : "skip" or "fail"
+        What a file that cannot be used does: stay out, with its reason in the store's `skipped`, or end the run with
+        its `ImageError`. What was finished before is kept either way.
+    n_jobs : int or None
+        Threads; None means all cores. The store's bytes do not depend on it.
+    progress : function of (done, total)
+        Called after each picture, with the numbers of this run.
+    """
+    align = extractor.aligner(landmarks, several)
+    by_name = {file.name: file for file in files}
+    with StoreWriter.open(
+        store,
+        families=[Family(part.family.name, part.family.size, part.group_names) for part in extractor.parts],
+        front_end=extractor.to_json(),
+        images=[(file.name, _label(file)) for file in files],
+        shard_rows=shard_rows_for(extractor.n_features * HALF().itemsize, SHARD_BYTES),
+    ) as writer:
+        shards = writer.pending()
+        _check_given(shards, by_name, store)
+        total, done = sum(len(shard.images) for shard in shards), 0
+        with ThreadPoolExecutor(n_jobs or os.cpu_count()) as pool:
+            for shard in shards:
+                work = _ShardWork(extractor, align, on_error, [by_name[name] for name, _ in shard.images])
+                try:
+                    for _ in pool.map(work.fill, range(len(shard.images))):
+                        done += 1
+                        progress(done, total)
+                except BaseException:
+                    pool.shutdown(cancel_futures=True)
+                    raise
+                work.write(writer, shard)
+    return DiskStore.open(store)
+
+
+def _check_given(shards: Sequence[Shard], by_name: dict[str, ImageFile], store: str | os.PathLike[str]) -> None:
+    """An unfinished run is finished with the pictures it was begun with."""
+    absent = [name for shard in shards for name, _ in shard.images if name not in by_name]
+    if absent:
+        raise ValueError(
+            f"{os.fspath(store)} is unfinished, and {len(absent)} of the pictures it still needs are not among those "
+            f"given (the first: {absent[0]}). Finish it with the pictures it was begun with, then add others."
+        )
+
+
+def _label(file: ImageFile) -> str:
+    if file.label is None:
+        raise ValueError(f"{file.name} has no label: put it in a folder of its label, or give a CSV of file and label.")
+    return file.label
+
+
+@dataclass
+class _ShardWork:
+    """Descriptors of a shard's pictures while they are computed, picture by picture, in any order."""
+
+    extractor: Extractor
+    align: Aligner
+    on_error: OnError
+    files: list[ImageFile]
+    skipped: dict[int, str] = field(default_factory=dict)
+    notes: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    digests: dict[int, str] = field(default_factory=dict)
+    arrays: dict[str, NDArray[np.float16]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.arrays = {
+            part.family.name: np.zeros((len(part.regions), len(self.files), part.family.size), HALF)
+            for part in self.extractor.parts
+        }
+
+    def fill(self, at: int) -> None:
+        """Load, align and describe one picture."""
+        file = self.files[at]
+        try:
+            aligned = self.align(load_image(file.path), file.name)
+        except ImageError as error:
+            if self.on_error == "fail":
+                raise
+            self.skipped[at] = error.reason
+            return
+        self.digests[at] = hashlib.sha256(aligned.picture.tobytes()).hexdigest()[:32]
+        if aligned.notes:
+            self.notes[at] = aligned.notes
+        for family, descriptors in self.extractor.describe(aligned.picture).items():
+            self.arrays[family][:, at] = descriptors
+
+    def write(self, writer: StoreWriter, shard: Shard) -> None:
+        kept = [at for at in range(len(self.files)) if at not in self.skipped]
+        names = [name for name, _ in shard.images]
+        writer.write(
+            shard,
+            {family: array if not self.skipped else array[:, kept] for family, array in self.arrays.items()},
+            rows=kept,
+            skipped={names[at]: self.skipped[at] for at in sorted(self.skipped)},
+            notes={names[at]: list(self.notes[at]) for at in sorted(self.notes)},
+            digests=[self.digests[at] for at in kept],
+        )

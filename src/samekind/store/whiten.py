@@ -1,0 +1,183 @@
+"""Whitening, group by group: a store whose groups have the covariance I on the rows that it was learned from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any
+
+import numpy as np
+import threadpoolctl
+from numpy.typing import NDArray
+
+from samekind.kernels.spectral import Matrix, eigh, with_fixed_signs
+from samekind.kernels.types import IntArray
+from samekind.store.base import WIDEST_PANEL, FeatureStore
+from samekind.store.disk import available_cores, in_threads
+
+ROW_BLOCK = 4096  # with the widest panel 34 MB in float64
+PRODUCT_ROWS = 1024  # of a panel, whitened at once: in the cache
+SMALLEST_SHARE = 1e-8  # of a group's largest variance: what float32 can still tell from nothing
+ABOVE_NOISE = 4.0  # times the variance that rounding of the stored numbers brings
+
+Vector = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Whitening:
+    """`(x - mean) @ map` of some groups: mean (d,), map (d, w)."""
+
+    groups: IntArray
+    means: tuple[Vector, ...]
+    maps: tuple[NDArray[np.float32], ...]
+
+    @classmethod
+    def learned(
+        cls,
+        store: FeatureStore,
+        rows: IntArray,
+        *,
+        dims: int | None = 45,
+        groups: Sequence[int] | None = None,
+        progress: Callable[[int, int], None] | None = None,
+        n_jobs: int | None = None,
+    ) -> Whitening:
+        """The `dims` leading principal directions of each group (None: all), over these rows only.
+
+        Directions that are constant, or that only the rounding of the stored numbers moves, are dropped; a group with
+        no other keeps one direction whose map is zero. `progress` is told how many groups of how many are done.
+        """
+        if dims is not None and dims < 1:
+            raise ValueError(f"dims={dims}: keep at least one direction, or give None to keep all.")
+        if len(rows) < 2:
+            raise ValueError(f"Whitening needs at least 2 rows, but got {len(rows)}.")
+        chosen = np.arange(len(store.group_sizes)) if groups is None else np.asarray(groups, dtype=np.intp)
+        learn = partial(_maps, store, rows=rows, dims=dims)
+        made: list[tuple[Vector, NDArray[np.float32]]] = []
+        with (
+            _single_threaded_blas(),
+            ThreadPoolExecutor(n_jobs or available_cores()) as pool,
+        ):
+            for several in pool.map(learn, _batches(chosen, store.group_sizes)):
+                made += several
+                if progress:
+                    progress(len(made), len(chosen))
+        return cls(chosen, tuple(mean for mean, _ in made), tuple(made_map for _, made_map in made))
+
+    @property
+    def widths(self) -> IntArray:
+        """How many directions each group keeps."""
+        return np.array([made_map.shape[1] for made_map in self.maps], dtype=np.intp)
+
+    def of(self, group: int) -> tuple[Vector, NDArray[np.float32]]:
+        """Mean and map of a group of the raw store."""
+        at = np.flatnonzero(self.groups == group)
+        if not len(at):
+            raise IndexError(f"Group {group} was not whitened: {len(self.groups):,} groups were.")
+        return self.means[at[0]], self.maps[at[0]]
+
+
+class WhitenedStore:
+    """A `FeatureStore` of the whitened groups of `raw`, numbered as `whitening.groups` lists them."""
+
+    dtype: np.dtype[Any] = np.dtype(np.float32)
+
+    def __init__(self, raw: FeatureStore, whitening: Whitening, n_jobs: int | None = None) -> None:
+        self.raw = raw
+        self.whitening = whitening
+        self.n_jobs = n_jobs
+        self.group_sizes = whitening.widths
+
+    def panel(self, groups: Sequence[int], rows: IntArray) -> NDArray[np.float32]:
+        """Whitened groups side by side: (len(rows), sum of widths)."""
+        chosen = list(groups)
+        X = self.raw.panel(self.whitening.groups[chosen].tolist(), rows).astype(np.float32, copy=False)
+        panel = np.empty((len(X), int(self.group_sizes[chosen].sum())), np.float32)
+        work = partial(_whiten, [self.whitening.means[k] for k in chosen], [self.whitening.maps[k] for k in chosen])
+        starts = range(0, len(X), PRODUCT_ROWS)
+        with _single_threaded_blas():
+            in_threads(
+                lambda start: work(X[start : start + PRODUCT_ROWS], panel[start : start + PRODUCT_ROWS]),
+                starts,
+                min(len(starts), self.n_jobs or available_cores()) or 1,
+            )
+        return panel
+
+
+def _whiten(means: list[Vector], maps: list[NDArray[np.float32]], X: NDArray[Any], out: NDArray[np.float32]) -> None:
+    """`out_k = (X_k - mean_k) @ map_k`, groups side by side; X is spoilt."""
+    X -= np.concatenate(means)
+    read = written = 0
+    for made_map in maps:
+        d, w = made_map.shape
+        np.matmul(X[:, read : read + d], made_map, out=out[:, written : written + w])
+        read, written = read + d, written + w
+
+
+def _single_threaded_blas() -> AbstractContextManager[Any]:
+    """These products are narrow: two BLAS threads would only wait for each other."""
+    limited: AbstractContextManager[Any] = _controller().limit(limits=1, user_api="blas")
+    return limited
+
+
+@lru_cache(maxsize=1)
+def _controller() -> threadpoolctl.ThreadpoolController:
+    return threadpoolctl.ThreadpoolController()
+
+
+def _batches(groups: IntArray, sizes: IntArray) -> Iterator[IntArray]:
+    step = max(1, WIDEST_PANEL // int(sizes[groups].max(initial=1)))
+    for start in range(0, len(groups), step):
+        yield groups[start : start + step]
+
+
+def _maps(
+    store: FeatureStore, groups: IntArray, *, rows: IntArray, dims: int | None
+) -> list[tuple[Vector, NDArray[np.float32]]]:
+    stored = np.dtype(getattr(store, "stored_dtype", store.dtype))
+    made = []
+    for mean, covariance in _moments(store, groups, rows):
+        noise = _rounding_noise(mean, covariance, stored)
+        made.append((mean.astype(np.float32), _whitening_map(covariance, noise, dims).astype(np.float32)))
+    return made
+
+
+def _moments(store: FeatureStore, groups: IntArray, rows: IntArray) -> list[tuple[NDArray[np.float64], Matrix]]:
+    """Mean and covariance of each group, block of rows by block of rows, merged by Chan's formula."""
+    ends = np.cumsum(store.group_sizes[groups]).tolist()
+    columns = [slice(end - int(store.group_sizes[k]), end) for k, end in zip(groups, ends, strict=True)]
+    mean = np.zeros(ends[-1])
+    scatters = [np.zeros((part.stop - part.start,) * 2) for part in columns]
+    for start in range(0, len(rows), ROW_BLOCK):
+        X = store.panel(groups.tolist(), rows[start : start + ROW_BLOCK]).astype(np.float64)
+        block_mean = X.mean(axis=0)
+        X -= block_mean
+        shift, share = block_mean - mean, len(X) / (start + len(X))
+        for part, scatter in zip(columns, scatters, strict=True):
+            Z, step = X[:, part], shift[part]
+            scatter += Z.T @ Z
+            scatter += np.outer(step, step) * (start * share)
+        mean += shift * share
+    return [(mean[part], scatter / (len(rows) - 1)) for part, scatter in zip(columns, scatters, strict=True)]
+
+
+def _rounding_noise(mean: NDArray[np.float64], covariance: Matrix, stored: np.dtype[Any]) -> NDArray[np.float64]:
+    """At most this variance comes from rounding to the stored type: (d,)."""
+    kind = np.finfo(stored)
+    squares = np.diag(covariance) + mean**2
+    noise: NDArray[np.float64] = (float(kind.eps) / 2) ** 2 / 3 * squares + float(kind.smallest_subnormal) ** 2 / 12
+    return noise
+
+
+def _whitening_map(covariance: Matrix, noise: NDArray[np.float64], dims: int | None) -> Matrix:
+    """V / sqrt(lambda) of the directions that carry something, by falling variance: (d, w)."""
+    variances, directions = eigh(covariance)
+    variances, directions = variances[::-1], directions[:, ::-1]
+    floor = np.maximum(ABOVE_NOISE * noise @ directions**2, SMALLEST_SHARE * variances[0])
+    kept = np.flatnonzero(variances > floor)[:dims]
+    if not len(kept):
+        return np.zeros((len(covariance), 1))
+    return with_fixed_signs(directions[:, kept] / np.sqrt(variances[kept]))

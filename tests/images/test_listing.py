@@ -1,0 +1,130 @@
+"""Folders and CSVs list the same images in the same order; a wrong one says how it should look."""
+
+import os
+
+import pytest
+
+from samekind.images.listing import ImageFile, list_images
+
+
+def _touch(folder, *names):
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).touch()
+
+
+def _csv(folder, text, encoding="utf-8"):
+    path = folder / "list.csv"
+    path.write_bytes(text.encode(encoding))
+    return path
+
+
+def test_a_folder_per_label(tmp_path):
+    _touch(tmp_path, "Bob/2.PNG", "Bob/1.jpg", "Ann/deep/er/x.pgm", "Ann/a.Jpeg", "Ann/b.ppm")
+    images = list_images(tmp_path, labelled=True)
+    names = ["Ann/a.Jpeg", "Ann/b.ppm", "Ann/deep/er/x.pgm", "Bob/1.jpg", "Bob/2.PNG"]
+    assert [image.name for image in images] == names
+    assert [image.label for image in images] == ["Ann", "Ann", "Ann", "Bob", "Bob"]
+    assert images[2] == ImageFile("Ann/deep/er/x.pgm", tmp_path / "Ann/deep/er/x.pgm", "Ann")
+
+
+def test_hidden_and_other_files_are_passed_over(tmp_path):
+    _touch(tmp_path, "Ann/1.jpg", "Ann/._1.jpg", ".trash/2.jpg", "Ann/notes.txt", "readme.md", "Ann/.jpg")
+    assert [image.name for image in list_images(str(tmp_path), labelled=True)] == ["Ann/1.jpg"]
+
+
+def test_links_are_followed_but_not_in_circles(tmp_path):
+    _touch(tmp_path, "elsewhere/1.jpg", "set/Ann/2.jpg")
+    os.symlink(tmp_path / "elsewhere", tmp_path / "set" / "Bob")
+    os.symlink(tmp_path / "set", tmp_path / "set" / "Ann" / "round")
+    names = [image.name for image in list_images(tmp_path / "set", labelled=True)]
+    assert names == ["Ann/2.jpg", "Bob/1.jpg"]
+
+
+def test_a_dangling_link_is_listed_so_that_loading_reports_it(tmp_path):
+    _touch(tmp_path, "Ann/1.jpg")
+    os.symlink(tmp_path / "gone.jpg", tmp_path / "Ann" / "2.jpg")
+    assert len(list_images(tmp_path, labelled=True)) == 2
+
+
+def test_without_labels_any_folder_or_a_single_image_will_do(tmp_path):
+    _touch(tmp_path, "1.jpg", "Ann/2.jpg")
+    images = list_images(tmp_path, labelled=False)
+    assert [(image.name, image.label) for image in images] == [("1.jpg", None), ("Ann/2.jpg", None)]
+    single = tmp_path / "1.jpg"
+    assert list_images(single, labelled=False) == [ImageFile("1.jpg", single, None)]
+
+
+@pytest.mark.parametrize("column", ["file", "image", "path", "File"])
+def test_csv(tmp_path, column):
+    path = _csv(tmp_path, f'other,{column},label\r\n1,b/é.jpg,Bob\r\n\r\n2,"a, 1.jpg",Ann\r\n', "utf-8-sig")
+    assert list_images(path, labelled=True) == [
+        ImageFile("a, 1.jpg", tmp_path / "a, 1.jpg", "Ann"),
+        ImageFile("b/é.jpg", tmp_path / "b/é.jpg", "Bob"),
+    ]
+
+
+def test_csv_with_absolute_paths(tmp_path):
+    path = _csv(tmp_path, "file,label\n/data/1.jpg,Ann\n")
+    assert os.fspath(list_images(path, labelled=True)[0].path) == "/data/1.jpg"
+
+
+def test_csv_without_labels(tmp_path):
+    assert [image.label for image in list_images(_csv(tmp_path, "file\n1.jpg\n2.jpg\n"), labelled=False)] == [None] * 2
+    assert list_images(_csv(tmp_path, "file,label\n1.jpg,Ann\n"), labelled=False)[0].label == "Ann"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "is empty"),
+        ("file,label\n", "no rows"),
+        ("name,label\n1.jpg,Ann\n", "no column file .*name, label"),
+        ("file;label\n1.jpg;Ann\n", "separated by commas"),
+        ("file,person\n1.jpg,Ann\n", "no column label.*file, person"),
+        ("file,label\n1.jpg,Ann\n2.jpg,\n", "line 3: the label of 2.jpg is empty"),
+        ("file,label\n,Ann\n", "line 2: the file name is empty"),
+        ("file,label\n1.jpg,Ann\n2.jpg,Bob\n1.jpg,Bob\n", "1.jpg stands in lines 2 and 4"),
+        ("file,label\n1.jpg,Ann\n./1.jpg,Bob\n", "lines 2 and 3"),
+        ("file,label\na,1.jpg,Ann\n", "line 2: 3 fields, but the header has 2"),
+    ],
+)
+def test_a_wrong_csv_says_what_is_wrong(tmp_path, text, problem):
+    with pytest.raises(ValueError, match=problem):
+        list_images(_csv(tmp_path, text), labelled=True)
+
+
+def test_a_csv_in_another_encoding(tmp_path):
+    with pytest.raises(ValueError, match="Save the CSV as UTF-8"):
+        list_images(_csv(tmp_path, "file,label\né.jpg,Ann\n", "latin-1"), labelled=True)
+
+
+def test_a_wrong_folder_says_how_it_should_look(tmp_path):
+    with pytest.raises(FileNotFoundError, match="no such folder or file"):
+        list_images(tmp_path / "absent", labelled=True)
+    with pytest.raises(ValueError, match=r"is empty.*one sub-folder of images per label"):
+        list_images(tmp_path, labelled=True)
+    _touch(tmp_path, "Ann/notes.txt")
+    with pytest.raises(ValueError, match=r"holds no images \(\.jpg"):
+        list_images(tmp_path, labelled=False)
+    _touch(tmp_path, "Ann/1.jpg", "stray.jpg")
+    with pytest.raises(ValueError, match=r"1 of the 2 images stand directly in .*stray\.jpg.*or a CSV"):
+        list_images(tmp_path, labelled=True)
+
+
+def test_other_files_are_no_source(tmp_path):
+    _touch(tmp_path, "a.jpg", "a.txt")
+    with pytest.raises(ValueError, match="single image, which has no label"):
+        list_images(tmp_path / "a.jpg", labelled=True)
+    with pytest.raises(ValueError, match="neither a folder nor a CSV"):
+        list_images(tmp_path / "a.txt", labelled=False)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="only there can names be arbitrary bytes")
+def test_a_name_that_is_not_utf8(tmp_path):
+    try:
+        open(os.fsencode(tmp_path) + b"/\xff.jpg", "wb").close()
+    except OSError:
+        pytest.skip("this file system takes only UTF-8 names")
+    with pytest.raises(ValueError, match="not valid UTF-8"):
+        list_images(tmp_path, labelled=False)

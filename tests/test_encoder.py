@@ -1,0 +1,113 @@
+"""Pictures to codes: the same as extracting everything and transforming it."""
+
+import numpy as np
+import pytest
+
+from samekind import EnsembleMetric, Metric
+from samekind.extraction import extract
+from samekind.images.listing import list_images
+from samekind.images.load import ImageError, load_image
+from samekind.kernels.flips import flip_free_codes
+from tests.picture_folders import small_extractor, write_pictures
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory):
+    return write_pictures(tmp_path_factory.mktemp("pictures") / "it", 8)
+
+
+@pytest.fixture(scope="module")
+def files(pictures):
+    return list_images(pictures, labelled=True)
+
+
+@pytest.fixture(scope="module")
+def store(files, tmp_path_factory):
+    return extract(files, tmp_path_factory.mktemp("stores") / "store", small_extractor())
+
+
+@pytest.fixture(scope="module")
+def model(store):
+    return EnsembleMetric(max_groups=4, n_components=6).fit(store, store.labels)
+
+
+@pytest.fixture(scope="module")
+def features(files):
+    """Everything, of every picture, in float32."""
+    extractor = small_extractor()
+    align = extractor.aligner()
+    return np.stack([extractor.features(align(load_image(file.path), file.name).picture) for file in files])
+
+
+def test_encoding_is_extracting_everything_then_transforming(model, files, features):
+    codes = model.metric_.encode([file.path for file in files])
+    assert codes.dtype == np.float32
+    np.testing.assert_allclose(codes, model.metric_.transform(features), atol=2e-4)
+
+
+def test_encoding_is_transforming_the_store_to_float16(model, store, files):
+    codes = model.metric_.encode([file.path for file in files])
+    scale = np.abs(codes).max()
+    np.testing.assert_allclose(codes, model.transform(store), atol=0.01 * scale)
+
+
+def test_only_the_chosen_regions_are_in_the_model(model):
+    chosen = sum(len(family["regions"]) for family in model.metric_.extractor["families"])
+    assert chosen == len(model.selected_groups_) < 50
+    assert len(model.metric_.columns) == model.metric_.encoder().extractor.n_features
+
+
+def test_a_saved_model_encodes_alike(model, files, tmp_path):
+    model.metric_.save(tmp_path / "model")
+    again = Metric.load(tmp_path / "model")
+    paths = [str(file.path) for file in files[:5]]
+    np.testing.assert_array_equal(again.encode(paths), model.metric_.encode(paths))
+
+
+def test_arrays_are_as_good_as_files(model, files):
+    arrays = [load_image(file.path).grey for file in files[:3]]
+    expected = model.metric_.encode([file.path for file in files[:3]])
+    np.testing.assert_allclose(model.metric_.encode(arrays), expected, atol=1e-5)
+    np.testing.assert_allclose(model.metric_.encode(np.stack(arrays)), expected, atol=1e-5)
+    np.testing.assert_allclose(model.metric_.encode(arrays[0]), expected[:1], atol=1e-5)
+    colours = (255 * np.repeat(arrays[0][..., None], 3, axis=2)).round().astype(np.uint8)
+    np.testing.assert_allclose(model.metric_.encode(colours), expected[:1], atol=1e-3)
+
+
+def test_the_number_of_threads_does_not_matter(model, files):
+    paths = [file.path for file in files]
+    np.testing.assert_array_equal(model.metric_.encode(paths, n_jobs=1), model.metric_.encode(paths, n_jobs=3))
+
+
+def test_flip_free_codes_are_those_of_picture_and_mirror_image(model, files):
+    greys = [load_image(file.path).grey for file in files[:6]]
+    codes = model.metric_.encode(greys, flip_free=True)
+    Z, mirrored = (model.metric_.encode([grey[:, ::step] for grey in greys]) for step in (1, -1))
+    assert codes.shape == (6, Z.shape[1] + 1)
+    np.testing.assert_allclose(codes, flip_free_codes(Z, mirrored), atol=2e-3)
+
+
+def test_a_picture_and_its_mirror_image_have_one_flip_free_code(model, files):
+    grey = load_image(files[0].path).grey
+    a, b = model.metric_.encode([grey, grey[:, ::-1]], flip_free=True)
+    np.testing.assert_allclose(a, b, atol=2e-3)
+
+
+def test_nothing_to_encode_gives_no_codes(model):
+    assert model.metric_.encode([]).shape == (0, model.metric_.n_components)
+    assert model.metric_.encode([], flip_free=True).shape == (0, model.metric_.n_components + 1)
+
+
+def test_a_picture_that_cannot_be_used_says_which(model, files, tmp_path):
+    with pytest.raises(ImageError, match=r"nothing.png: there is no such file"):
+        model.metric_.encode([files[0].path, tmp_path / "nothing.png"])
+    with pytest.raises(ImageError, match=r"1: the picture is 20 x 20"):
+        model.metric_.encode([np.zeros((60, 44)), np.zeros((20, 20))])
+
+
+def test_an_extractor_of_other_columns_is_refused(model):
+    from dataclasses import replace
+
+    other = replace(model.metric_, extractor=small_extractor().to_json())
+    with pytest.raises(ValueError, match="do not belong together"):
+        other.encode([])

@@ -1,0 +1,185 @@
+"""Pictures into a store: what is stored, what is left out, and what an interruption costs."""
+
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from samekind import extraction
+from samekind.extraction import extract
+from samekind.images.listing import list_images
+from samekind.images.load import ImageError, load_image
+from samekind.store import DiskStore
+from tests.picture_folders import small_extractor, write_pictures
+
+
+def files_of(folder):
+    return list_images(folder, labelled=True)
+
+
+def bytes_of(store):
+    return {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(store.iterdir())
+        if not path.name.startswith(".")
+    }
+
+
+@pytest.fixture
+def pictures(tmp_path):
+    return write_pictures(tmp_path / "pictures")
+
+
+@pytest.fixture
+def small_shards(monkeypatch):
+    """Seven pictures a shard."""
+    monkeypatch.setattr(extraction, "SHARD_BYTES", 7 * 2 * small_extractor().n_features)
+
+
+def test_the_store_holds_every_descriptor_to_float16(pictures, tmp_path, small_shards):
+    extractor = small_extractor()
+    store = extract(files_of(pictures), tmp_path / "store", extractor)
+    assert len(store) == 24
+    assert store.complete
+    assert store.shard_rows == 7
+    align = extractor.aligner()
+    expected = np.stack([extractor.features(align(load_image(pictures / i), i).picture) for i in store.image_ids])
+    panel = store.panel(range(50), np.arange(24))
+    np.testing.assert_array_equal(panel, expected.astype(np.float16).astype(np.float32))
+    assert [i.split("/")[0] for i in store.image_ids] == store.labels.tolist()
+
+
+def test_the_number_of_threads_does_not_change_a_byte(pictures, tmp_path, small_shards):
+    for jobs in (1, 4):
+        extract(files_of(pictures), tmp_path / f"{jobs}", small_extractor(), n_jobs=jobs)
+    assert bytes_of(tmp_path / "1") == bytes_of(tmp_path / "4")
+
+
+def test_progress_counts_every_picture(pictures, tmp_path, small_shards):
+    seen = []
+    extract(files_of(pictures), tmp_path / "store", small_extractor(), progress=lambda *at: seen.append(at))
+    assert seen == [(k, 24) for k in range(1, 25)]
+
+
+def test_a_broken_picture_is_left_out_with_its_reason(pictures, tmp_path, small_shards):
+    broken = pictures / "person 02" / "1.png"
+    broken.write_bytes(broken.read_bytes()[:100])
+    store = extract(files_of(pictures), tmp_path / "store", small_extractor())
+    assert list(store.skipped) == ["person 02/1.png"]
+    assert "cannot be decoded" in store.skipped["person 02/1.png"]
+    assert len(store) == 23
+    assert "person 02/1.png" not in store.image_ids
+
+
+def test_fail_ends_at_a_broken_picture_and_keeps_what_was_done(pictures, tmp_path, small_shards):
+    broken = pictures / "person 05" / "1.png"
+    whole = broken.read_bytes()
+    broken.write_bytes(b"")
+    with pytest.raises(ImageError, match="is empty"):
+        extract(files_of(pictures), tmp_path / "store", small_extractor(), on_error="fail")
+    assert len(DiskStore.open(tmp_path / "store")) == 21
+    broken.write_bytes(whole)
+    seen = []
+    extract(files_of(pictures), tmp_path / "store", small_extractor(), progress=lambda *at: seen.append(at))
+    assert seen[-1] == (3, 3)
+    extract(files_of(pictures), tmp_path / "at once", small_extractor())
+    assert bytes_of(tmp_path / "store") == bytes_of(tmp_path / "at once")
+
+
+def test_new_pictures_are_added(pictures, tmp_path):
+    extract(files_of(pictures), tmp_path / "store", small_extractor())
+    before = bytes_of(tmp_path / "store")
+    write_pictures(pictures, 2, first=20)
+    store = extract(files_of(pictures), tmp_path / "store", small_extractor())
+    assert len(store) == 32
+    assert set(store.labels[24:]) == {"person 20", "person 21"}
+    after = bytes_of(tmp_path / "store")
+    assert all(after[name] == digest for name, digest in before.items() if name != "manifest.json")
+
+
+def test_an_unfinished_store_wants_the_pictures_it_was_begun_with(pictures, tmp_path, small_shards):
+    (pictures / "person 05" / "1.png").write_bytes(b"")
+    with pytest.raises(ImageError):
+        extract(files_of(pictures), tmp_path / "store", small_extractor(), on_error="fail")
+    others = write_pictures(tmp_path / "others", 2, first=20)
+    with pytest.raises(ValueError, match=r"is unfinished, and 3 of the pictures .* person 05/1.png"):
+        extract(files_of(others), tmp_path / "store", small_extractor())
+
+
+def test_the_same_picture_under_two_names_is_found(pictures, tmp_path):
+    (pictures / "person 03" / "copy.png").write_bytes((pictures / "person 01" / "2.png").read_bytes())
+    store = extract(files_of(pictures), tmp_path / "store", small_extractor())
+    assert store.duplicates() == [("person 01/2.png", "person 03/copy.png")]
+
+
+def test_pictures_without_a_label_are_refused(pictures, tmp_path):
+    unlabelled = list_images(pictures / "person 01", labelled=False)
+    with pytest.raises(ValueError, match="has no label"):
+        extract(unlabelled, tmp_path / "store", small_extractor())
+
+
+KILLED = """
+import sys
+from samekind import extraction
+from samekind.images.listing import list_images
+from tests.picture_folders import small_extractor
+extraction.SHARD_BYTES = 7 * 2 * small_extractor().n_features
+done = lambda at, total: print(at, flush=True)
+extraction.extract(list_images(sys.argv[1], labelled=True), sys.argv[2], small_extractor(), n_jobs=1, progress=done)
+"""
+
+
+@pytest.mark.parametrize("after", [1, 9, 20])
+def test_a_killed_run_is_resumed_to_the_same_bytes(pictures, tmp_path, small_shards, after):
+    run = subprocess.Popen(
+        [sys.executable, "-c", KILLED, str(pictures), str(tmp_path / "store")], stdout=subprocess.PIPE, text=True
+    )
+    for _ in range(after):
+        run.stdout.readline()
+    os.kill(run.pid, signal.SIGKILL)
+    run.wait()
+    run.stdout.close()
+    assert not DiskStore.open(tmp_path / "store").complete
+    extract(files_of(pictures), tmp_path / "store", small_extractor())
+    extract(files_of(pictures), tmp_path / "at once", small_extractor())
+    assert bytes_of(tmp_path / "store") == bytes_of(tmp_path / "at once")
+
+
+def test_a_full_disk_loses_one_shard_at_most(pictures, tmp_path, small_shards, monkeypatch):
+    import errno
+
+    from samekind.store import writer
+
+    room = [2]
+
+    def write_until_full(*arguments, original=writer._write_array):
+        room[0] -= 1
+        if room[0] < 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return original(*arguments)
+
+    monkeypatch.setattr(writer, "_write_array", write_until_full)
+    with pytest.raises(OSError, match="The disk is full"):
+        extract(files_of(pictures), tmp_path / "store", small_extractor())
+    assert len(DiskStore.open(tmp_path / "store")) == 7
+    monkeypatch.undo()
+    monkeypatch.setattr(extraction, "SHARD_BYTES", 7 * 2 * small_extractor().n_features)
+    extract(files_of(pictures), tmp_path / "store", small_extractor())
+    extract(files_of(pictures), tmp_path / "at once", small_extractor())
+    assert bytes_of(tmp_path / "store") == bytes_of(tmp_path / "at once")
+
+
+def test_an_interrupt_ends_soon(pictures, tmp_path):
+    def interrupt(done, total):
+        raise KeyboardInterrupt
+
+    start = time.perf_counter()
+    with pytest.raises(KeyboardInterrupt):
+        extract(files_of(pictures), tmp_path / "store", small_extractor(), progress=interrupt)
+    assert time.perf_counter() - start < 20
+    assert extract(files_of(pictures), tmp_path / "store", small_extractor()).complete
