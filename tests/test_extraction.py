@@ -183,3 +183,30 @@ def test_an_interrupt_ends_soon(pictures, tmp_path):
         extract(files_of(pictures), tmp_path / "store", small_extractor(), progress=interrupt)
     assert time.perf_counter() - start < 20
     assert extract(files_of(pictures), tmp_path / "store", small_extractor()).complete
+
+
+def test_a_mended_picture_is_taken_in_when_asked(pictures, tmp_path, small_shards):
+    broken = pictures / "person 02" / "1.png"
+    whole = broken.read_bytes()
+    broken.write_bytes(b"")
+    assert len(extract(files_of(pictures), tmp_path / "store", small_extractor())) == 23
+    again = extract(files_of(pictures), tmp_path / "store", small_extractor(), retry=True)
+    assert (len(again), list(again.skipped)) == (23, ["person 02/1.png"])
+    broken.write_bytes(whole)
+    assert len(extract(files_of(pictures), tmp_path / "store", small_extractor())) == 23
+    store = extract(files_of(pictures), tmp_path / "store", small_extractor(), retry=True)
+    assert (len(store), store.planned, store.skipped) == (24, 24, {})
+    assert store.image_ids[-1] == "person 02/1.png"
+    assert len(extract(files_of(pictures), tmp_path / "store", small_extractor(), retry=True)) == 24
+
+
+def test_an_interrupted_retry_does_not_try_twice(pictures, tmp_path, small_shards):
+    broken = pictures / "person 02" / "1.png"
+    whole = broken.read_bytes()
+    broken.write_bytes(b"")
+    extract(files_of(pictures), tmp_path / "store", small_extractor())
+    with pytest.raises(ImageError):
+        extract(files_of(pictures), tmp_path / "store", small_extractor(), retry=True, on_error="fail")
+    broken.write_bytes(whole)
+    store = extract(files_of(pictures), tmp_path / "store", small_extractor(), retry=True)
+    assert (len(store), len(set(store.image_ids))) == (24, 24)

@@ -1,6 +1,7 @@
 """samekind learns, from labelled examples, when two things are of the same kind.
 
-The estimators follow scikit-learn; `Metric` is what they leave behind, to be saved, loaded and used alone.
+The estimators follow scikit-learn; `Metric` is what they leave behind, to be saved, loaded and used alone. `extract`
+makes feature groups of pictures, in a `DiskStore` that the estimators learn from.
 Everything is loaded when it is first asked for.
 """
 
@@ -11,12 +12,36 @@ from samekind._version import __version__
 
 if TYPE_CHECKING:
     from samekind.estimators import EnsembleMetric, JointMetric, SparseBlockMetric
+    from samekind.extraction import extract
+    from samekind.images.extractor import Extractor
+    from samekind.images.listing import list_images
+    from samekind.images.load import ImageError
     from samekind.metric import Metric, ModelFileError
+    from samekind.store import DiskStore, StoreError
 
-__all__ = ["EnsembleMetric", "JointMetric", "Metric", "ModelFileError", "SparseBlockMetric", "__version__"]
+__all__ = [
+    "DiskStore",
+    "EnsembleMetric",
+    "Extractor",
+    "ImageError",
+    "JointMetric",
+    "Metric",
+    "ModelFileError",
+    "SparseBlockMetric",
+    "StoreError",
+    "__version__",
+    "extract",
+    "list_images",
+]
 
 _ROOMS = {
+    "DiskStore": "store",
     "EnsembleMetric": "estimators",
+    "Extractor": "images.extractor",
+    "ImageError": "images.load",
+    "StoreError": "store",
+    "extract": "extraction",
+    "list_images": "images.listing",
     "JointMetric": "estimators",
     "SparseBlockMetric": "estimators",
     "Metric": "metric",

@@ -31,6 +31,7 @@ def extract(
     landmarks: Landmarks | None = None,
     several: Several = "error",
     on_error: OnError = "skip",
+    retry: bool = False,
     n_jobs: int | None = None,
     progress: Progress = lambda done, total: None,
 ) -> DiskStore:
@@ -47,6 +48,8 @@ def extract(
     on_error : "skip" or "fail"
         What a file that cannot be used does: stay out, with its reason in the store's `skipped`, or end the run with
         its `ImageError`. What was finished before is kept either way.
+    retry : bool
+        Try the files again that an earlier run skipped; they may have been mended.
     n_jobs : int or None
         Threads; None means all cores. The store's bytes do not depend on it.
     progress : function of (done, total)
@@ -60,6 +63,7 @@ def extract(
         front_end=extractor.to_json(),
         images=[(file.name, _label(file)) for file in files],
         shard_rows=shard_rows_for(extractor.n_features * HALF().itemsize, SHARD_BYTES),
+        retry=retry,
     ) as writer:
         shards = writer.pending()
         _check_given(shards, by_name, store)

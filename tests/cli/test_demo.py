@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from samekind import Metric
-from samekind.demo.patches import PatchFeatures, all_rectangles
 from samekind.demo.study import COLUMNS
 
 
@@ -43,8 +42,8 @@ def test_demo_leaves_a_model_that_loads_and_encodes(demo):
 def test_demo_report_is_one_self_contained_page(demo):
     folder, _ = demo
     page = (folder / "samekind-demo" / "report.html").read_text()
-    assert page.count("<svg") == 5
-    for heading in ("Results", "Chosen patches", "Convergence", "ROC", "Spectrum"):
+    assert page.count("<svg") == 6
+    for heading in ("Results", "Chosen regions: cov", "Convergence", "ROC", "Spectrum"):
         assert heading in page
     outside = [link for link in re.findall(r"https?://[^\s\"'<)]+", page) if "w3.org" not in link]
     assert not [link for link in outside if not link.startswith(("http://purl.org", "https://matplotlib.org"))]
@@ -54,7 +53,7 @@ def test_demo_report_is_one_self_contained_page(demo):
 def test_unwritable_target_is_told_in_one_line(tmp_path):
     (tmp_path / "samekind-demo").write_text("a file, not a folder")
     result = samekind("demo", cwd=tmp_path)
-    assert result.returncode == 1
+    assert result.returncode == 2
     assert "samekind-demo" in result.stderr
     assert "Traceback" not in result.stderr
 
@@ -65,22 +64,20 @@ def test_version_and_help(tmp_path):
     assert samekind("nonsense", cwd=tmp_path).returncode == 2
 
 
-def test_patches_are_all_there_and_whitened():
-    rng = np.random.default_rng(0)
-    images = rng.standard_normal((200, 4, 5))
-    rectangles = all_rectangles((4, 5), range(2, 4))
-    assert len(rectangles) == (3 + 2) * (4 + 3)
-    assert len(set(rectangles)) == len(rectangles)
-    features = PatchFeatures.learned(images, rectangles, damping=0.0, least=1e-9)
-    X = features.of(images)
-    for name, columns in features.groups.items():
-        covariance = np.cov(X[:, columns].T, bias=True)
-        np.testing.assert_allclose(covariance, np.eye(len(covariance)), atol=1e-4, err_msg=name)
+def test_demo_leaves_a_store_and_pictures_for_the_other_commands(demo):
+    folder, result = demo
+    command = re.search(r"Try: +samekind (.*)", result.stdout)[1].split()
+    verified = samekind(*command, "--json", cwd=folder)
+    assert verified.returncode in (0, 1), verified.stderr
+    told = samekind("info", "samekind-demo/store-uneven", cwd=folder)
+    assert told.returncode == 0, told.stderr
+    assert "1,100" in told.stdout or "1100" in told.stdout
 
 
-def test_dead_pixels_are_dropped_not_blown_up():
-    images = np.random.default_rng(0).standard_normal((50, 4, 4))
-    images[:, :2, :2] = 0.25
-    features = PatchFeatures.learned(images, all_rectangles((4, 4), range(2, 3)), damping=0.0, least=1e-6)
-    assert "2x2 at 0,0" not in features.groups
-    assert np.abs(features.of(images)).max() < 10
+def test_demo_runs_again_on_what_it_left(demo):
+    """The store is there already; nothing of it is made anew."""
+    folder, _ = demo
+    store = folder / "samekind-demo" / "store-uneven"
+    before = {path.name: path.stat().st_mtime_ns for path in store.glob("*.npy")}
+    assert samekind("demo", "--quiet", cwd=folder).returncode == 0
+    assert {path.name: path.stat().st_mtime_ns for path in store.glob("*.npy")} == before

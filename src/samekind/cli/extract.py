@@ -61,6 +61,7 @@ def extract(
         typer.Option("--fuzziness", help="Of slbp: grey values (0 to 1) closer than this are not quite different."),
     ] = None,
     on_error: OnErrorOption = "skip",
+    retry: Annotated[bool, typer.Option("--retry", help="Try files again that an earlier run skipped.")] = False,
     jobs: JobsOption = None,
     quiet: QuietOption = False,
     json: JsonOption = False,
@@ -72,7 +73,7 @@ def extract(
     be used are reported, each with its reason.
 
     The same command run again goes on where it was interrupted, and adds pictures that are new; what the store was made
-    with need not be repeated. A file that was skipped is not tried again: give a mended one a new name.
+    with need not be repeated. Files that were skipped are tried again with --retry.
 
     Example: samekind extract faces/ faces.store
 
@@ -113,6 +114,7 @@ def extract(
                 landmarks=points,
                 several=several,
                 on_error=on_error,
+                retry=retry,
                 n_jobs=jobs,
                 progress=progress,
             )
@@ -153,7 +155,7 @@ class _Remains:
     """
 
     def __init__(self, folder: Path) -> None:
-        from samekind.store.disk import MANIFEST
+        from samekind.store.manifest import MANIFEST
 
         self.folder = folder
         self.new = not (folder / MANIFEST).exists()
@@ -162,7 +164,7 @@ class _Remains:
     def remove_if_empty(self) -> bool:
         """Only after a run that has had the store to itself."""
         from samekind.store import DiskStore
-        from samekind.store.disk import MANIFEST, shard_file
+        from samekind.store.manifest import MANIFEST, shard_file
         from samekind.store.writer import LOCK
 
         store = DiskStore.open(self.folder)

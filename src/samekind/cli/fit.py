@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from samekind.cli.options import JobsOption, JsonOption, QuietOption, parse_ridge
-from samekind.cli.output import check_writable, duration, plural, say_facts, say_json, say_list
+from samekind.cli.output import Lines, check_writable, duration, plural, say_facts, say_json, say_list
 
 if TYPE_CHECKING:
     from samekind.estimators import EnsembleMetric
@@ -87,12 +87,14 @@ def fit(
     check_writable(model)
 
     from samekind.estimators import EnsembleMetric
-    from samekind.estimators.validation import max_groups_from
+    from samekind.estimators.validation import max_groups_from, ridge_from
     from samekind.store import DiskStore
 
     features = DiskStore.open(store, n_jobs=jobs)
+    # The learner checks these too, but only after it has whitened all descriptors, which takes long.
+    ridge_from(options["ridge"], 1)
     for family, groups in features.families.items():
-        max_groups_from(max_groups, len(groups), family)  # before descriptors are whitened, which takes long
+        max_groups_from(max_groups, len(groups), family)
     train, held = _split(features, hold_out, seed)
     with warnings.catch_warnings(record=True) as caught, _listening(list(features.families), not quiet) as listen:
         warnings.simplefilter("always", UserWarning)
@@ -134,7 +136,7 @@ def _split(store: "DiskStore", share: float | None, seed: int) -> tuple["IntArra
     """Rows to learn from, and rows of the labels that are held out."""
     import numpy as np
 
-    if share is None:
+    if share is None or not store.complete:  # the learner refuses an unfinished store, and says why
         return np.arange(len(store)), None
     if not 0 < share < 1:
         raise ValueError(f"--hold-out {share:g} must be a share of the labels between 0 and 1, such as 0.2.")
@@ -204,14 +206,18 @@ def _held_facts(held: dict[str, Any]) -> list[tuple[str, object]]:
 
 @contextmanager
 def _listening(families: list[str], shown: bool) -> Iterator["Observer | None"]:
-    """One bar per step on stderr: stdout is for results."""
+    """One bar per step on stderr, as stdout is for results; where no one watches, a line now and then."""
+    console, lines = Console(stderr=True), Lines("Learning, round")
     if not shown:
         yield None
+        return
+    if not console.is_terminal:
+        yield lambda event: lines(event.iteration, event.total)
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[state]}"))
-    with Progress(*columns, TimeElapsedColumn(), console=Console(stderr=True)) as progress:
+    with Progress(*columns, TimeElapsedColumn(), console=console) as progress:
         yield _Bars(progress, families)
         for task in progress.tasks:
             progress.update(task.id, total=task.completed)  # a step may end before its last round

@@ -96,7 +96,7 @@ def counting(what: str, shown: bool) -> Iterator[Count]:
     if not shown:
         yield lambda done, total: None
     elif not console.is_terminal:
-        yield _Lines(what)
+        yield Lines(what)
     else:
         from rich import progress as rich
 
@@ -107,7 +107,7 @@ def counting(what: str, shown: bool) -> Iterator[Count]:
             yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
-class _Lines:
+class Lines:
     """Progress for a log."""
 
     def __init__(self, what: str) -> None:

@@ -39,7 +39,7 @@ def noting_encoder(
     metric: Metric, *, flip_free: bool, landmarks: Mapping[str, Any] | None, several: Several
 ) -> tuple[Encoder, dict[str, list[str]]]:
     """The metric's encoder, and where it will put its notes."""
-    if metric.extractor is not None and metric.extractor["alignment"] == "landmarks" and landmarks is None:
+    if metric.extractor is not None and metric.extractor.get("alignment") == "landmarks" and landmarks is None:
         raise ValueError(
             "The pictures of this model were aligned by landmarks, and others must be too: give --landmarks, a CSV of "
             "their eyes and mouth."

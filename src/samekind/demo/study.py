@@ -135,8 +135,8 @@ def run_study(
     split = Split.of(store.labels)
     say(
         f"{len(split.learn)} pictures of digits {_listed(TRAINED)} to learn from; {extractor.n_groups} feature groups "
-        f"({', '.join(store.families)}), {extractor.n_features} numbers a picture; tested on {len(split.test)} pictures "
-        f"of {_listed(UNSEEN)}."
+        f"({', '.join(store.families)}), {extractor.n_features} numbers a picture; tested on {len(split.test)} "
+        f"pictures of {_listed(UNSEEN)}."
     )
     model = EnsembleMetric(n_jobs=n_jobs, verbose=verbose, random_state=0, **LEARNER)
     outcomes = []
@@ -152,7 +152,7 @@ Encoder = Callable[[NDArray[np.intp]], NDArray[np.floating]]  # samples -> codes
 def _methods(model: EnsembleMetric, store: DiskStore, split: Split) -> dict[str, Callable[[], Encoder]]:
     """Method -> a function that trains it and gives back its encoder; the others get whitened features in memory."""
     y = store.labels
-    everything = np.arange(len(store.group_sizes))
+    everything = range(len(store.group_sizes))
     X = WhitenedStore(store, Whitening.learned(store, split.learn)).panel(everything, np.arange(len(store)))
 
     def of(transformer: Any) -> Callable[[], Encoder]:

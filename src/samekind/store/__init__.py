@@ -2,8 +2,9 @@
 
 from samekind.store.array import ArrayStore
 from samekind.store.base import FeatureStore, centred, panels_of
-from samekind.store.disk import DiskStore, Family, StoreError
+from samekind.store.disk import DiskStore
 from samekind.store.groups import FeatureGroups
+from samekind.store.manifest import Family, StoreError
 from samekind.store.rows import RowsOf
 from samekind.store.whiten import WhitenedStore, Whitening
 from samekind.store.writer import Shard, StoreWriter, shard_rows_for

@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from samekind.files import whole_file, write_whole
-from samekind.store.disk import MANIFEST, STORED, DiskStore, Family, Manifest, ShardRecord, StoreError, shard_file
+from samekind.store.disk import DiskStore
+from samekind.store.manifest import MANIFEST, STORED, Family, Manifest, ShardRecord, StoreError, shard_file
 
 MOST_SHARD_ROWS = 1024
 LOCK = ".lock"
@@ -55,11 +56,12 @@ class StoreWriter:
         front_end: Mapping[str, Any],
         images: Sequence[tuple[str, str]],
         shard_rows: int,
+        retry: bool = False,
     ) -> StoreWriter:
         """Make a store, go on with one, or add images to it.
 
         What is planned stays as it is planned, `shard_rows` included; images (id, label) that are new come behind it
-        in shards of their own.
+        in shards of their own, and so do, with `retry`, those that were skipped.
         """
         folder = Path(path)
         empty = Manifest(tuple(families), json.loads(json.dumps(dict(front_end))), shard_rows, (), ())
@@ -69,11 +71,12 @@ class StoreWriter:
         try:
             for leftover in folder.glob(LEFTOVERS):
                 leftover.unlink(missing_ok=True)
-            present = DiskStore.open(folder).manifest if (folder / MANIFEST).exists() else None
-            if present:
-                _check_same(folder, present, empty)
-            manifest = _extended(folder, present or empty, images)
-            if manifest != present:
+            store = DiskStore.open(folder) if (folder / MANIFEST).exists() else None
+            if store:
+                _check_same(folder, store.manifest, empty)
+            again = _skipped_for_good(store) if store and retry else set()
+            manifest = _extended(folder, store.manifest if store else empty, images, again)
+            if not store or manifest != store.manifest:
                 write_whole(folder / MANIFEST, manifest.to_text())
         except BaseException:
             lock.close()
@@ -280,8 +283,19 @@ def _differences(old: Any, new: Any, key: str) -> Iterator[tuple[str, Any, Any]]
         yield key, old, new
 
 
-def _extended(folder: Path, manifest: Manifest, images: Sequence[tuple[str, str]]) -> Manifest:
-    """The plan with what is new behind it."""
+def _skipped_for_good(store: DiskStore) -> set[str]:
+    """Images that were skipped and are not planned again already."""
+    waiting = {
+        image
+        for number, shard in enumerate(store.manifest.shards)
+        if number not in store.records
+        for image, _ in store.manifest.images[shard.start : shard.stop]
+    }
+    return set(store.skipped) - waiting
+
+
+def _extended(folder: Path, manifest: Manifest, images: Sequence[tuple[str, str]], again: set[str]) -> Manifest:
+    """The plan with what is new, or to be tried again, behind it."""
     planned = dict(manifest.images)
     for image, label in images:
         if planned.get(image, label) != label:
@@ -289,7 +303,7 @@ def _extended(folder: Path, manifest: Manifest, images: Sequence[tuple[str, str]
                 f"{folder}: image {image!r} is planned with label {planned[image]!r}, and now comes with {label!r}. "
                 "Keep its label, or choose another folder."
             )
-    new = tuple((image, label) for image, label in images if image not in planned)
-    start, stop, step = len(planned), len(planned) + len(new), manifest.shard_rows
+    new = tuple((image, label) for image, label in images if image not in planned or image in again)
+    start, stop, step = len(manifest.images), len(manifest.images) + len(new), manifest.shard_rows
     shards = tuple(range(at, min(at + step, stop)) for at in range(start, stop, step))
     return replace(manifest, images=manifest.images + new, shards=manifest.shards + shards)
