@@ -24,7 +24,7 @@ check: $(VENV)/.installed
 	$(BIN)/lint-imports --no-cache
 
 bench: $(VENV)/.installed  ## the quick form of every benchmark
-	for name in imports gradient memory solvers lmnn; do $(BIN)/python benchmarks/$$name.py --quick || exit 1; done
+	for name in imports descriptors encode extract store gradient memory solvers lmnn; do $(BIN)/python benchmarks/$$name.py --quick || exit 1; done
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis samekind-demo

@@ -66,7 +66,7 @@ def encode(
     in neither, and are reported.
 
     Squared Euclidean distances between codes are the model's. Codes of --flip-free have one number more, and are
-    compared by samekind.kernels.flips.flip_free_distances.
+    compared by samekind.evaluation.flip_free_distances.
 
     Example: samekind encode faces.safetensors holiday/ --out holiday.npy
     """

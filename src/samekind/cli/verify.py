@@ -74,8 +74,7 @@ def _threshold(metric: "Metric", given: float | None, model: Path) -> float:
 
 def _distance(encoder: "Encoder", a: Path, b: Path) -> float:
     """Squared, from the two codes."""
-    from samekind.evaluation import pair_distances
-    from samekind.kernels.flips import flip_free_distances
+    from samekind.evaluation import flip_free_distances, pair_distances
 
     codes = encoder.codes([encoder.features(picture, str(picture)) for picture in (a, b)])
     if encoder.flip_free:

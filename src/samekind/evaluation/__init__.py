@@ -18,6 +18,7 @@ from samekind.evaluation.verification import (
     verify,
     verify_codes,
 )
+from samekind.kernels.flips import flip_free_codes, flip_free_distances, flip_free_queries
 
 if TYPE_CHECKING:
     from samekind.evaluation.displays import (
@@ -44,6 +45,9 @@ __all__ = [
     "VerificationResult",
     "accuracy",
     "best_threshold",
+    "flip_free_codes",
+    "flip_free_distances",
+    "flip_free_queries",
     "knn_error",
     "label_pairs",
     "mean_average_precision",
