@@ -105,6 +105,16 @@ def test_a_picture_that_cannot_be_used_says_which(model, files, tmp_path):
         model.metric_.encode([np.zeros((60, 44)), np.zeros((20, 20))])
 
 
+def test_a_damaged_picture_that_can_be_used_brings_a_warning(model, files, tmp_path):
+    import cv2
+
+    cv2.imwrite(str(tmp_path / "it.jpg"), cv2.imread(str(files[0].path)))
+    whole = (tmp_path / "it.jpg").read_bytes()
+    (tmp_path / "it.jpg").write_bytes(whole[: len(whole) * 3 // 4])
+    with pytest.warns(UserWarning, match=r"it.jpg: damaged"):
+        assert model.metric_.encode(tmp_path / "it.jpg").shape == (1, model.metric_.n_components)
+
+
 def test_an_extractor_of_other_columns_is_refused(model):
     from dataclasses import replace
 

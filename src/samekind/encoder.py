@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from samekind.images.align import Aligner
+from samekind.images.align import Aligned, Aligner
 from samekind.images.extractor import Extractor, picture_from
 from samekind.kernels.flips import flip_free_codes
 from samekind.kernels.types import Array
@@ -30,10 +31,19 @@ class Encoder:
 
     def features(self, image: Any, name: str) -> Array:
         """The selected columns of one picture, (1, n_columns); of it and its mirror image where flip-free."""
-        crop = self.align(picture_from(image, name), name).picture
+        return self._describe(self.align(picture_from(image, name), name))
+
+    def _describe(self, aligned: Aligned) -> Array:
+        crop = aligned.picture
         if self.flip_free:
             return self.extractor.features_and_mirrored(crop)
         return self.extractor.features(crop)[np.newaxis]
+
+    def _features_with_warning(self, image: Any, name: str) -> Array:
+        aligned = self.align(picture_from(image, name), name)
+        for note in aligned.notes:
+            warnings.warn(f"{name}: {note}", UserWarning, stacklevel=2)
+        return self._describe(aligned)
 
     def codes(self, features: Sequence[Array]) -> Array:
         """Codes (n, n_components), or (n, n_components + 1), of what `features` gave for n pictures."""
@@ -41,12 +51,15 @@ class Encoder:
         return flip_free_codes(Z[:, 0], Z[:, 1]) if self.flip_free else Z[:, 0]
 
     def encode(self, images: Any, n_jobs: int | None = None) -> Array:
-        """Codes of one or many pictures, paths or arrays; the first that cannot be used raises its `ImageError`."""
+        """Codes of one or many pictures, paths or arrays.
+
+        The first that cannot be used raises its `ImageError`; one that is damaged but can be used brings a warning.
+        """
         listed = _listed(images)
         codes = [np.empty((0, self.n_components + self.flip_free), np.float32)]
         with ThreadPoolExecutor(n_jobs or os.cpu_count()) as pool:
             for batch in _batches(listed):
-                codes.append(self.codes(list(pool.map(self.features, *zip(*batch, strict=True)))))
+                codes.append(self.codes(list(pool.map(self._features_with_warning, *zip(*batch, strict=True)))))
         return np.concatenate(codes)
 
 

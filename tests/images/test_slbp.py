@@ -79,6 +79,12 @@ def test_it_moves_little_with_noise():
     assert moved[1] < 0.7 * moved[0]
 
 
+def test_histograms_are_probabilities():
+    histograms = SoftLBP().describe(face_like(), random_regions(150, 110, 2000))
+    assert histograms.min() >= 0
+    np.testing.assert_allclose(histograms.sum(axis=1), 1, atol=1e-5)
+
+
 @pytest.mark.parametrize("fuzziness", [0, 0.02])
 def test_mirrored_is_the_description_of_the_mirror_image(fuzziness):
     picture, regions = face_like(), random_regions(150, 110, 100)

@@ -35,6 +35,9 @@ def verify(
     Prints their squared distance and the threshold. The exit status is 0 for the same, 1 for different, and 2 when it
     cannot be told, because a picture cannot be used, for example.
 
+    The model's threshold belongs to plain distances; those of --flip-free are somewhat larger, so it is better to give
+    --threshold with it.
+
     Example: samekind verify faces.safetensors anna.jpg unknown.jpg && echo "It is Anna."
     """
     from samekind.metric import Metric

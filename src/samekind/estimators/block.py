@@ -11,7 +11,7 @@ from samekind.estimators.base import MetricLearner
 from samekind.estimators.data import TrainingData
 from samekind.estimators.progress import Listeners
 from samekind.estimators.steps import Settings, diagonal, finished_metric, sparse_blocks
-from samekind.estimators.validation import check_callback, check_choice
+from samekind.estimators.validation import check_callback, check_choice, max_groups_from, ridge_from
 from samekind.relation import Relation
 from samekind.solvers.events import Event
 from samekind.store import FeatureStore
@@ -126,8 +126,12 @@ class SparseBlockMetric(MetricLearner):
         settings = Settings.of(self)
         check_choice("score_norm", self.score_norm, ["frobenius", "spectral"])
         check_callback(self.callback)
+        data = TrainingData.of(X, y, rows, self.feature_groups)
+        dims = data.whitened_dims(self.whiten)
+        ridge_from(self.ridge, 1)
+        max_groups_from(self.max_groups, len(data.groups))
         with Listeners(self.verbose, self.callback) as listeners, single_threaded_blas():
-            data = TrainingData.of(X, y, rows, self.feature_groups, self.whiten)
+            data = data.whitened(dims)
             step1 = sparse_blocks(
                 data.store,
                 Relation.from_labels(y),

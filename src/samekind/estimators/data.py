@@ -1,7 +1,7 @@
 """What the learners read, be it an array or a store: feature groups of labelled samples, whitened where asked for."""
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -54,20 +54,26 @@ class TrainingData:
     whitening: Whitening | None
 
     @classmethod
-    def of(cls, X: Any, y: NDArray[Any], rows: IntArray, feature_groups: GroupSpec, whiten: Any) -> "TrainingData":
+    def of(cls, X: Any, y: NDArray[Any], rows: IntArray, feature_groups: GroupSpec) -> "TrainingData":
+        """As they are, not whitened."""
         if is_store(X):
-            groups, raw, dims = _groups_of(X, feature_groups), RowsOf(X, rows), WHITENED_DIMS
-            n_features = int(X.group_sizes.sum())
-        else:
-            n_features = X.shape[1]
-            groups = FeatureGroups.parse(feature_groups, n_features)
-            raw, dims = RowsOf(ArrayStore(X, groups), rows), None
-        if not (isinstance(whiten, str) and whiten == "auto"):
-            dims = None if whiten is None else check_count("whiten", whiten)
+            groups, n_features = _groups_of(X, feature_groups), int(X.group_sizes.sum())
+            return cls(X, rows, y, groups, n_features, RowsOf(X, rows), None)
+        groups = FeatureGroups.parse(feature_groups, X.shape[1])
+        return cls(X, rows, y, groups, X.shape[1], RowsOf(ArrayStore(X, groups), rows), None)
+
+    def whitened(self, dims: int | None) -> "TrainingData":
+        """Whitened on these samples; as it is where None."""
         if dims is None:
-            return cls(X, rows, y, groups, n_features, raw, None)
-        whitening = Whitening.learned(raw, np.arange(len(rows)), dims=dims)
-        return cls(X, rows, y, groups, n_features, WhitenedStore(raw, whitening), whitening)
+            return self
+        whitening = Whitening.learned(self.store, np.arange(len(self.rows)), dims=dims)
+        return replace(self, store=WhitenedStore(self.store, whitening), whitening=whitening)
+
+    def whitened_dims(self, whiten: Any) -> int | None:
+        """What a learner's `whiten` says."""
+        if isinstance(whiten, str) and whiten == "auto":
+            return WHITENED_DIMS if is_store(self.X) else None
+        return None if whiten is None else check_count("whiten", whiten)
 
     @property
     def dtype(self) -> np.dtype[Any]:

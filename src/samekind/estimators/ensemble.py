@@ -27,6 +27,7 @@ from samekind.estimators.validation import (
     check_choice,
     check_count,
     max_groups_from,
+    ridge_from,
 )
 from samekind.kernels.spectral import Matrix
 from samekind.relation import Relation
@@ -152,12 +153,14 @@ class EnsembleMetric(MetricLearner):
         check_callback(self.callback)
         if self.n_components is not None:
             check_count("n_components", self.n_components, self.n_features_in_, ", the number of features")
+        data = TrainingData.of(X, y, rows, self.feature_groups)
+        families, dims = data.families(self.families), data.whitened_dims(self.whiten)
+        ridge_from(self.ridge, 1)
+        for family, members in families.items():
+            max_groups_from(self.max_groups, len(members), family)
         relation = Relation.from_labels(y)
         with Listeners(self.verbose, self.callback) as listeners, single_threaded_blas():
-            data = TrainingData.of(X, y, rows, self.feature_groups, self.whiten)
-            families = data.families(self.families)
-            for family, members in families.items():
-                max_groups_from(self.max_groups, len(members), family)
+            data = data.whitened(dims)
             steps1 = self._select(data.store, relation, families, settings, listeners)
             factors = {k: L for step1 in steps1.values() for k, L in step1.result.metric.factors().items()}
             ridges = [max((step1.ridge for step1 in steps1.values()), default=0.0)]

@@ -12,7 +12,7 @@ from samekind.estimators.base import MetricLearner
 from samekind.estimators.data import TrainingData, is_store
 from samekind.estimators.progress import Listeners
 from samekind.estimators.steps import Settings, by_group, finished_metric, joint_metric
-from samekind.estimators.validation import check_callback, check_choice, check_count
+from samekind.estimators.validation import check_callback, check_choice, check_count, ridge_from
 from samekind.relation import Relation
 from samekind.solvers.events import Event
 from samekind.store import FeatureStore
@@ -110,9 +110,12 @@ class JointMetric(MetricLearner):
         check_callback(self.callback)
         if self.n_components is not None:
             check_count("n_components", self.n_components, self.n_features_in_, ", the number of features")
+        data = TrainingData.of(X, y, rows, 1 if is_store(X) else [slice(None)])
+        dims = data.whitened_dims(self.whiten)
+        ridge_from(self.ridge, 1)
         relation = Relation.from_labels(y)
         with Listeners(self.verbose, self.callback) as listeners, single_threaded_blas():
-            data = TrainingData.of(X, y, rows, 1 if is_store(X) else [slice(None)], self.whiten)
+            data = data.whitened(dims)
             Z = data.everything(relation.order, settings.memory_budget)
             result, ridge = joint_metric(
                 Z,

@@ -157,4 +157,4 @@ def _histograms(sums: Any, regions: Any, histograms: Any) -> None:
         box_sum(sums, regions[r], total)
         area = regions[r, 2] * regions[r, 3]
         for b in range(len(total)):
-            histograms[r, b] = total[b] / area
+            histograms[r, b] = max(total[b], 0.0) / area  # an empty bin may differ from 0 by rounding
