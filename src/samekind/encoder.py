@@ -15,6 +15,7 @@ from samekind.images.align import Aligned, Aligner
 from samekind.images.extractor import Extractor, picture_from
 from samekind.kernels.flips import flip_free_codes
 from samekind.kernels.types import Array
+from samekind.threads import effective_threads
 
 BATCH = 64  # pictures whose features are held at once
 
@@ -57,7 +58,7 @@ class Encoder:
         """
         listed = _listed(images)
         codes = [np.empty((0, self.n_components + self.flip_free), np.float32)]
-        with ThreadPoolExecutor(n_jobs or os.cpu_count()) as pool:
+        with ThreadPoolExecutor(effective_threads(n_jobs)) as pool:
             for batch in _batches(listed):
                 codes.append(self.codes(list(pool.map(self._features_with_warning, *zip(*batch, strict=True)))))
         return np.concatenate(codes)

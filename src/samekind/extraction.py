@@ -15,6 +15,7 @@ from samekind.images.extractor import Extractor
 from samekind.images.listing import ImageFile
 from samekind.images.load import ImageError, load_image
 from samekind.store import DiskStore, Family, Shard, StoreWriter, shard_rows_for
+from samekind.threads import effective_threads
 
 SHARD_BYTES = 512_000_000  # of descriptors that are held before they are written
 HALF = np.float16
@@ -68,7 +69,7 @@ def extract(
         shards = writer.pending()
         _check_given(shards, by_name, store)
         total, done = sum(len(shard.images) for shard in shards), 0
-        with ThreadPoolExecutor(n_jobs or os.cpu_count()) as pool:
+        with ThreadPoolExecutor(effective_threads(n_jobs)) as pool:
             for shard in shards:
                 work = _ShardWork(extractor, align, on_error, [by_name[name] for name, _ in shard.images])
                 try:

@@ -7,7 +7,8 @@ import time
 import pytest
 import threadpoolctl
 
-from samekind.compute.executor import Executor, effective_threads, single_threaded_blas
+from samekind.compute.executor import Executor
+from samekind.threads import effective_threads, single_threaded_blas
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2, 3])

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -171,8 +170,9 @@ class _Encoding:
         from concurrent.futures import ThreadPoolExecutor
 
         from samekind.encoder import BATCH
+        from samekind.threads import effective_threads
 
-        with ThreadPoolExecutor(jobs or os.cpu_count()) as pool:
+        with ThreadPoolExecutor(effective_threads(jobs)) as pool:
             for start in range(0, len(files), BATCH):
                 features = []
                 for done, each in enumerate(pool.map(self._features, files[start : start + BATCH]), start + 1):

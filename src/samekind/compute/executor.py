@@ -1,14 +1,11 @@
 """Who does the work: one thread or several. Results come in the order of the items, whoever made them."""
 
-import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager
-from functools import lru_cache
-from typing import Any, TypeVar
+from typing import TypeVar
 
-import threadpoolctl
+from samekind.threads import effective_threads, single_threaded_blas
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -46,24 +43,3 @@ def _in_order(
     finally:
         for future in waiting:
             future.cancel()
-
-
-def effective_threads(n_jobs: int | None) -> int:
-    """None and -1 mean every core that this process may use, -2 all but one, and so on."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if n_jobs is None:
-        return cores
-    if n_jobs == 0:
-        raise ValueError("n_jobs=0 means no work at all. Give a number of threads, or None for every core.")
-    return n_jobs if n_jobs > 0 else max(1, cores + 1 + n_jobs)
-
-
-def single_threaded_blas() -> AbstractContextManager[Any]:
-    """Small or already shared work: two BLAS threads would only wait for each other."""
-    limited: AbstractContextManager[Any] = _controller().limit(limits=1, user_api="blas")
-    return limited
-
-
-@lru_cache(maxsize=1)
-def _controller() -> threadpoolctl.ThreadpoolController:
-    return threadpoolctl.ThreadpoolController()

@@ -6,7 +6,6 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from samekind.compute.executor import single_threaded_blas
 from samekind.estimators.base import MetricLearner
 from samekind.estimators.data import TrainingData
 from samekind.estimators.progress import Listeners
@@ -16,6 +15,7 @@ from samekind.relation import Relation
 from samekind.solvers.events import Event
 from samekind.store import FeatureStore
 from samekind.store.groups import GroupSpec
+from samekind.threads import single_threaded_blas
 
 
 class SparseBlockMetric(MetricLearner):

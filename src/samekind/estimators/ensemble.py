@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 
-from samekind.compute.executor import single_threaded_blas
 from samekind.estimators.base import MetricLearner
 from samekind.estimators.data import TrainingData
 from samekind.estimators.progress import Listeners
@@ -35,6 +34,7 @@ from samekind.solvers.events import Event
 from samekind.solvers.joint import JointResult
 from samekind.store import FeatureStore
 from samekind.store.groups import GroupSpec
+from samekind.threads import single_threaded_blas
 
 
 class EnsembleMetric(MetricLearner):

@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 
-from samekind.compute.executor import single_threaded_blas
 from samekind.estimators.base import MetricLearner
 from samekind.estimators.data import TrainingData, is_store
 from samekind.estimators.progress import Listeners
@@ -16,6 +15,7 @@ from samekind.estimators.validation import check_callback, check_choice, check_c
 from samekind.relation import Relation
 from samekind.solvers.events import Event
 from samekind.store import FeatureStore
+from samekind.threads import single_threaded_blas
 
 
 class JointMetric(MetricLearner):

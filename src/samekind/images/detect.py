@@ -64,7 +64,9 @@ class DetectAlignment:
         if not faces:
             raise ImageError(name, "no face found; remove the image, or give landmarks for it")
         if len(faces) > 1 and self.several == "error":
-            raise ImageError(name, f'{len(faces)} faces found; crop it to one, or choose several="largest" (--several largest)')
+            raise ImageError(
+                name, f'{len(faces)} faces found; crop it to one, or choose several="largest" (--several largest)'
+            )
         notes = (f"{len(faces)} faces found, the largest taken",) if len(faces) > 1 else ()
         return Aligned(aligned_picture(image, name, faces[0].points, self.frame), image.notes + notes)
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,12 +24,11 @@ from samekind.store.manifest import (
     read_record,
     shard_file,
 )
+from samekind.threads import effective_threads, in_threads
 
 _PANEL = np.dtype(np.float32)
 _MOST_MAPS = 256  # each keeps a file open, and a process may have about a thousand
 _WORTH_THREADS = 1 << 22  # bytes of a panel
-
-Item = TypeVar("Item")
 
 
 class _Piece(NamedTuple):
@@ -171,7 +169,7 @@ class DiskStore:
         shape = (len(wanted), int(self.group_sizes[chosen].sum()))
         panel = np.empty(shape, _PANEL) if out is None else _checked_out(out, shape)
         parts, pieces = list(self._parts(chosen)), list(self._pieces(wanted))
-        n_threads = 1 if panel.nbytes < _WORTH_THREADS else self.n_jobs or available_cores()
+        n_threads = 1 if panel.nbytes < _WORTH_THREADS else effective_threads(self.n_jobs)
         in_threads(lambda at: self._gather(pieces[at::n_threads], parts, panel), range(n_threads), n_threads)
         return panel
 
@@ -218,19 +216,6 @@ class DiskStore:
         path = self.path / file
         start = path.stat().st_size - math.prod(shape) * STORED.itemsize
         return np.asarray(np.memmap(path, np.dtype("<u2"), mode="r", offset=start, shape=shape))
-
-
-def available_cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def in_threads(function: Callable[[Item], None], items: Iterable[Item], n_threads: int) -> None:
-    if n_threads == 1:
-        for item in items:
-            function(item)
-    else:
-        with ThreadPoolExecutor(n_threads) as pool:
-            list(pool.map(function, items))
 
 
 def _checked_out(out: NDArray[np.float32], shape: tuple[int, int]) -> NDArray[np.float32]:

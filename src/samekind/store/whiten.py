@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
-import threadpoolctl
 from numpy.typing import NDArray
 
 from samekind.kernels.spectral import Matrix, eigh, with_fixed_signs
 from samekind.kernels.types import IntArray
 from samekind.store.base import WIDEST_PANEL, FeatureStore
-from samekind.store.disk import available_cores, in_threads
+from samekind.threads import effective_threads, in_threads, single_threaded_blas
 
 ROW_BLOCK = 4096  # with the widest panel 34 MB in float64
 PRODUCT_ROWS = 1024  # of a panel, whitened at once: in the cache
@@ -58,8 +56,8 @@ class Whitening:
         learn = partial(_maps, store, rows=rows, dims=dims)
         made: list[tuple[Vector, NDArray[np.float32]]] = []
         with (
-            _single_threaded_blas(),
-            ThreadPoolExecutor(n_jobs or available_cores()) as pool,
+            single_threaded_blas(),
+            ThreadPoolExecutor(effective_threads(n_jobs)) as pool,
         ):
             for several in pool.map(learn, _batches(chosen, store.group_sizes)):
                 made += several
@@ -98,11 +96,11 @@ class WhitenedStore:
         panel = np.empty((len(X), int(self.group_sizes[chosen].sum())), np.float32)
         work = partial(_whiten, [self.whitening.means[k] for k in chosen], [self.whitening.maps[k] for k in chosen])
         starts = range(0, len(X), PRODUCT_ROWS)
-        with _single_threaded_blas():
+        with single_threaded_blas():
             in_threads(
                 lambda start: work(X[start : start + PRODUCT_ROWS], panel[start : start + PRODUCT_ROWS]),
                 starts,
-                min(len(starts), self.n_jobs or available_cores()) or 1,
+                min(len(starts), effective_threads(self.n_jobs)) or 1,
             )
         return panel
 
@@ -115,17 +113,6 @@ def _whiten(means: list[Vector], maps: list[NDArray[np.float32]], X: NDArray[Any
         d, w = made_map.shape
         np.matmul(X[:, read : read + d], made_map, out=out[:, written : written + w])
         read, written = read + d, written + w
-
-
-def _single_threaded_blas() -> AbstractContextManager[Any]:
-    """These products are narrow: two BLAS threads would only wait for each other."""
-    limited: AbstractContextManager[Any] = _controller().limit(limits=1, user_api="blas")
-    return limited
-
-
-@lru_cache(maxsize=1)
-def _controller() -> threadpoolctl.ThreadpoolController:
-    return threadpoolctl.ThreadpoolController()
 
 
 def _batches(groups: IntArray, sizes: IntArray) -> Iterator[IntArray]:
