@@ -30,9 +30,9 @@ def test_regions_lie_inside_and_differ(crop, count):
     assert min(h.min(), w.min()) >= LEAST_SIDE
 
 
-@pytest.mark.parametrize(("count", "ratio"), [(883, 2.0), (2000, 1.4), (13_260, 1.2)])
+@pytest.mark.parametrize(("count", "ratio"), [(883, 1.6), (2000, 1.4), (13_260, 1.3)])
 def test_they_cover_the_crop_evenly(count, ratio):
-    """Parts of the middle are covered alike, the left as the right, the upper half as the lower; every region once."""
+    """Parts of the middle are covered nearly alike (a large region always covers it); left as right, high as low."""
     coverage = np.zeros((150, 110))
     for top, left, h, w in enumerate_regions(count=count):
         coverage[top : top + h, left : left + w] += 1 / (h * w)

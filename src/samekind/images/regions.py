@@ -1,11 +1,11 @@
 """Rectangles spread evenly over a crop.
 
 The rule. Sides run up geometrically from `SMALLEST` to `LARGEST` (in pixels of a 110 x 150 crop, scaled to other
-crops), `WIDTHS` widths and `HEIGHTS` heights, each width with each height unless the longer side is over
-`LONGEST_ASPECT` times the shorter. Rectangles of one size stand on a grid from border to border whose step is a fixed
-fraction of their own side, so that small ones stand closer than large ones and every size covers the crop evenly. The
-fraction is the largest one that gives at least the count asked for; what is over is left out at equal intervals.
-Sizes come in rising order of area, positions row by row.
+crops); each width goes with each height unless the longer side is over `LONGEST_ASPECT` times the shorter. There are as
+many sizes, up to `MOST_WIDTHS` widths, as leave each at least `FEWEST_PLACES` places on average: with fewer places a
+size would miss most of the crop. Rectangles of one size stand on a grid from border to border. The step is the same for
+all sizes, and the largest that gives at least the count asked for; what is over is left out at equal intervals. Sizes
+come in rising order of area, positions row by row.
 """
 
 from typing import NamedTuple
@@ -17,8 +17,9 @@ from samekind.kernels.types import IntArray
 DEFAULT_COUNT = 13_260
 REFERENCE = (110, 150)  # width and height that SMALLEST and LARGEST belong to
 SMALLEST, LARGEST = (8, 8), (96, 144)
-WIDTHS, HEIGHTS = 9, 10
-LONGEST_ASPECT = 4.0
+MOST_WIDTHS = 8  # and one height more
+LONGEST_ASPECT = 2.0
+FEWEST_PLACES = 12
 LEAST_SIDE = 3  # pixels: a covariance of derivatives needs some
 
 
@@ -45,22 +46,31 @@ def enumerate_regions(width: int = REFERENCE[0], height: int = REFERENCE[1], cou
         raise ValueError(f"count={count!r} must be a whole number of at least 1.")
     if min(width, height) < LEAST_SIDE:
         raise ValueError(f"A crop of {width} x {height} pixels is too small: each side needs at least {LEAST_SIDE}.")
-    sizes = _sizes(width, height)
-    most = sum(_positions(width, w, 0.0) * _positions(height, h, 0.0) for w, h in sizes)
+    sizes = _sizes(width, height, count)
+    most = _count(width, height, sizes, 1.0)
     if count > most:
         raise ValueError(
             f"count={count} regions were asked for, but a crop of {width} x {height} pixels has only {most} of these "
             "sizes: ask for fewer, or take a larger crop."
         )
-    regions = _grids(width, height, sizes, _largest_fraction(width, height, sizes, count))
+    regions = _grids(width, height, sizes, _largest_step(width, height, sizes, count))
     kept = np.arange(count) * len(regions) // count
     return regions[kept]
 
 
-def _sizes(width: int, height: int) -> list[tuple[int, int]]:
-    """Widths and heights that belong together, by rising area."""
-    widths = _ladder(SMALLEST[0], LARGEST[0], WIDTHS, width / REFERENCE[0], width)
-    heights = _ladder(SMALLEST[1], LARGEST[1], HEIGHTS, height / REFERENCE[1], height)
+def _sizes(width: int, height: int, count: int) -> list[tuple[int, int]]:
+    """As many sizes as `count` regions can place, by rising area."""
+    for n_widths in range(MOST_WIDTHS, 1, -1):
+        sizes = _paired(width, height, n_widths)
+        if FEWEST_PLACES * len(sizes) <= count:
+            break
+    return sizes
+
+
+def _paired(width: int, height: int, n_widths: int) -> list[tuple[int, int]]:
+    """Widths and heights that belong together."""
+    widths = _ladder(SMALLEST[0], LARGEST[0], n_widths, width / REFERENCE[0], width)
+    heights = _ladder(SMALLEST[1], LARGEST[1], n_widths + 1, height / REFERENCE[1], height)
     pairs = [(w, h) for w in widths for h in heights if max(w, h) <= LONGEST_ASPECT * min(w, h)]
     return sorted(pairs or [(widths[-1], heights[-1])], key=lambda size: (size[0] * size[1], size))
 
@@ -70,18 +80,18 @@ def _ladder(smallest: float, largest: float, steps: int, scale: float, limit: in
     return sorted(set(np.clip(sides, LEAST_SIDE, limit).tolist()))
 
 
-def _positions(room: int, side: int, fraction: float) -> int:
-    """How many places a side has in its direction: at most every pixel."""
-    return int(np.ceil((room - side) / max(1.0, fraction * side))) + 1
+def _positions(room: int, side: int, step: float) -> int:
+    """How many places a side has in its direction."""
+    return int(np.ceil((room - side) / step)) + 1
 
 
-def _count(width: int, height: int, sizes: list[tuple[int, int]], fraction: float) -> int:
-    return sum(_positions(width, w, fraction) * _positions(height, h, fraction) for w, h in sizes)
+def _count(width: int, height: int, sizes: list[tuple[int, int]], step: float) -> int:
+    return sum(_positions(width, w, step) * _positions(height, h, step) for w, h in sizes)
 
 
-def _largest_fraction(width: int, height: int, sizes: list[tuple[int, int]], count: int) -> float:
-    """By bisection; the count falls as the fraction rises."""
-    low, high = 0.0, 1.0 + max(width, height) / LEAST_SIDE
+def _largest_step(width: int, height: int, sizes: list[tuple[int, int]], count: int) -> float:
+    """By bisection; the count falls as the step rises."""
+    low, high = 1.0, float(max(width, height))
     for _ in range(60):
         middle = (low + high) / 2
         if _count(width, height, sizes, middle) >= count:
@@ -91,11 +101,11 @@ def _largest_fraction(width: int, height: int, sizes: list[tuple[int, int]], cou
     return low
 
 
-def _grids(width: int, height: int, sizes: list[tuple[int, int]], fraction: float) -> IntArray:
+def _grids(width: int, height: int, sizes: list[tuple[int, int]], step: float) -> IntArray:
     grids = []
     for w, h in sizes:
-        lefts = np.round(np.linspace(0, width - w, _positions(width, w, fraction))).astype(np.intp)
-        tops = np.round(np.linspace(0, height - h, _positions(height, h, fraction))).astype(np.intp)
+        lefts = np.round(np.linspace(0, width - w, _positions(width, w, step))).astype(np.intp)
+        tops = np.round(np.linspace(0, height - h, _positions(height, h, step))).astype(np.intp)
         top, left = (axis.ravel() for axis in np.meshgrid(tops, lefts, indexing="ij"))
         grids.append(np.column_stack([top, left, np.full_like(top, h), np.full_like(top, w)]))
     return np.concatenate(grids)
