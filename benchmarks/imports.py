@@ -14,7 +14,7 @@ STATEMENTS = {
     "package": "import samekind",
     "estimators": "from samekind import EnsembleMetric",
 }
-UNWANTED = ["matplotlib", "rich", "typer", "jinja2", "cv2", "pandas", "hypothesis", "pytest"]
+UNWANTED = ["matplotlib", "rich", "typer", "jinja2", "cv2", "PIL", "pandas", "hypothesis", "pytest"]
 HEAVY = [
     *["numpy", "scipy.linalg", "scipy.optimize", "scipy.sparse", "scipy.spatial", "scipy.special", "scipy.stats"],
     *["sklearn.base", "sklearn.metrics", "sklearn.neighbors", "joblib", "numba", "safetensors", "threadpoolctl"],

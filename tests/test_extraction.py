@@ -210,3 +210,15 @@ def test_an_interrupted_retry_does_not_try_twice(pictures, tmp_path, small_shard
     broken.write_bytes(whole)
     store = extract(files_of(pictures), tmp_path / "store", small_extractor(), retry=True)
     assert (len(store), len(set(store.image_ids))) == (24, 24)
+
+
+def test_too_little_room_is_said_before_the_work(pictures, tmp_path, monkeypatch):
+    import shutil
+    from collections import namedtuple
+
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(100_000, 90_000, 10_000))
+    seen = []
+    with pytest.raises(OSError, match=r"too little room: the store needs up to .* GB are free"):
+        extract(files_of(pictures), tmp_path / "store", small_extractor(), progress=lambda *at: seen.append(at))
+    assert not seen

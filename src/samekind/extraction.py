@@ -68,6 +68,7 @@ def extract(
     ) as writer:
         shards = writer.pending()
         _check_given(shards, by_name, store)
+        writer.check_room()
         total, done = sum(len(shard.images) for shard in shards), 0
         with ThreadPoolExecutor(effective_threads(n_jobs)) as pool:
             for shard in shards:

@@ -118,7 +118,7 @@ def extract(
                 n_jobs=jobs,
                 progress=progress,
             )
-        except ImageError:
+        except (ImageError, OSError):
             remains.remove_if_empty()
             raise
     result = describe_store(made) | run | {"seconds": round(time.perf_counter() - started, 3)}
@@ -167,8 +167,10 @@ class _Remains:
         from samekind.store.manifest import MANIFEST, shard_file
         from samekind.store.writer import LOCK
 
+        if not self.new or not (self.folder / MANIFEST).exists():
+            return False
         store = DiskStore.open(self.folder)
-        if not self.new or len(store):
+        if len(store):
             return False
         (self.folder / MANIFEST).unlink()
         for number in range(len(store.manifest.shards)):

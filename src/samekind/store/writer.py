@@ -103,6 +103,18 @@ class StoreWriter:
             if not self._is_written(number)
         ]
 
+    def check_room(self) -> None:
+        """An `OSError` before the work if what is pending cannot all be kept."""
+        per_image = STORED.itemsize * sum(family.size * len(family.groups) for family in self.manifest.families)
+        needed = per_image * sum(len(shard.images) for shard in self.pending())
+        free = shutil.disk_usage(self.path).free
+        if needed > free:
+            problem = (
+                f"The disk has too little room: the store needs up to {needed / 1e9:,.2f} GB more, and "
+                f"{free / 1e9:,.2f} GB are free. Make room, or ask for fewer regions in a new folder"
+            )
+            raise OSError(errno.ENOSPC, problem, str(self.path))
+
     def write(
         self,
         shard: Shard,
