@@ -124,23 +124,27 @@ def test_pictures_without_a_label_are_refused(pictures, tmp_path):
 
 
 KILLED = """
-import sys
+import sys, time
 from samekind import extraction
 from samekind.images.listing import list_images
 from tests.picture_folders import small_extractor
 extraction.SHARD_BYTES = 7 * 2 * small_extractor().n_features
-done = lambda at, total: print(at, flush=True)
-extraction.extract(list_images(sys.argv[1], labelled=True), sys.argv[2], small_extractor(), n_jobs=1, progress=done)
+
+def wait_to_be_killed(done, total):
+    if done == int(sys.argv[3]):
+        print("there", flush=True)
+        time.sleep(600)
+
+files = list_images(sys.argv[1], labelled=True)
+extraction.extract(files, sys.argv[2], small_extractor(), progress=wait_to_be_killed)
 """
 
 
 @pytest.mark.parametrize("after", [1, 9, 20])
 def test_a_killed_run_is_resumed_to_the_same_bytes(pictures, tmp_path, small_shards, after):
-    run = subprocess.Popen(
-        [sys.executable, "-c", KILLED, str(pictures), str(tmp_path / "store")], stdout=subprocess.PIPE, text=True
-    )
-    for _ in range(after):
-        run.stdout.readline()
+    command = [sys.executable, "-c", KILLED, str(pictures), str(tmp_path / "store"), str(after)]
+    run = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert run.stdout.readline() == "there\n"
     os.kill(run.pid, signal.SIGKILL)
     run.wait()
     run.stdout.close()

@@ -271,12 +271,12 @@ class TestGoingOn:
             "import time; from samekind import extraction; from samekind.cli import main\n"
             f"extraction.SHARD_BYTES = {5 * BYTES_PER_ROW}\n"
             "load = extraction.load_image\n"
-            "extraction.load_image = lambda path: time.sleep(0.05) or load(path)\n"
+            "extraction.load_image = lambda path: time.sleep(0.1) or load(path)\n"
             "main()"
         )
         arguments = ["extract", str(pictures), str(tmp_path / "store"), *SMALL, "--jobs", "1"]
         process = subprocess.Popen([sys.executable, "-c", program, *arguments], stderr=subprocess.PIPE, text=True)
-        until = time.monotonic() + 60
+        until = time.monotonic() + 300
         while not (tmp_path / "store/shard-00001.json").exists() and time.monotonic() < until:
             time.sleep(0.01)
         process.send_signal(how)
@@ -291,7 +291,7 @@ class TestGoingOn:
         made = extract(pictures, tmp_path / "store")
         assert (made["images"], made["tried"]) == (60, 60 - len(begun))
         fresh = subprocess.run(
-            [sys.executable, "-c", program.replace("0.05", "0"), *[*arguments[:2], str(tmp_path / "fresh"), *SMALL]],
+            [sys.executable, "-c", program.replace("0.1", "0"), *[*arguments[:2], str(tmp_path / "fresh"), *SMALL]],
             capture_output=True,
             check=True,
         )
