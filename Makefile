@@ -27,4 +27,5 @@ bench: $(VENV)/.installed  ## the quick form of every benchmark
 	for name in imports descriptors encode extract store gradient memory solvers lmnn; do $(BIN)/python benchmarks/$$name.py --quick || exit 1; done
 
 clean:
+	find src -name '*.nb[ci]' -delete
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis samekind-demo

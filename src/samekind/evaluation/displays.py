@@ -175,7 +175,7 @@ class CoverageDisplay:
     def plot(self, ax: Axes | None = None) -> CoverageDisplay:
         self.ax_, self.figure_ = _axes(ax)
         drawn = self.ax_.imshow(self.counts, cmap="cividis", interpolation="nearest")
-        self.figure_.colorbar(drawn, ax=self.ax_, label="chosen patches over a pixel", shrink=0.8)
+        self.figure_.colorbar(drawn, ax=self.ax_, label="chosen regions over a pixel", shrink=0.8)
         self.ax_.set_axis_off()
         return self
 
