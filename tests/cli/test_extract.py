@@ -268,7 +268,9 @@ class TestGoingOn:
     def test_an_interrupted_run_is_finished_by_the_same_command(self, tmp_path, how):
         pictures = write_pictures(tmp_path / "pictures", n_labels=20, per_label=3)
         program = (
-            "import time; from samekind import extraction; from samekind.cli import main\n"
+            "import signal, time; from samekind import extraction; from samekind.cli import main\n"
+            # Whoever runs this in the background may have had the signal ignored.
+            "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
             f"extraction.SHARD_BYTES = {5 * BYTES_PER_ROW}\n"
             "load = extraction.load_image\n"
             "extraction.load_image = lambda path: time.sleep(0.1) or load(path)\n"
