@@ -1,7 +1,7 @@
 """Whole LFW-a, both families, all 13,260 regions each, into a store, on all cores.
 
-`--quick` extracts a few hundred of the pictures and scales the time up. The store goes to a temporary folder beside
-`--store` unless that is given; the whole one takes 37 GB. Memory is the peak of the resident set over that at the
+`--quick` extracts a few hundred of the pictures and scales the time up. The store goes to a temporary folder and is
+removed, unless `--store` is given; the whole one takes 37 GB. Memory is the peak of the resident set over that at the
 start.
 """
 
