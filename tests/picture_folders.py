@@ -1,5 +1,7 @@
 """Folders of small labelled pictures, as a user would have them."""
 
+import hashlib
+
 import cv2
 import numpy as np
 
@@ -26,3 +28,12 @@ def write_pictures(folder, n_labels=6, per_label=4, *, height=60, width=44, firs
             pixels = np.clip(255 * picture, 0, 255).astype(np.uint8)
             cv2.imwrite(str(folder / f"person {label:02d}" / f"{number}.png"), pixels)
     return folder
+
+
+def bytes_of(store):
+    """File -> a digest of its bytes, for all that a store keeps."""
+    return {
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(store.iterdir())
+        if not path.name.startswith(".")
+    }

@@ -1,6 +1,5 @@
 """Pictures into a store: what is stored, what is left out, and what an interruption costs."""
 
-import hashlib
 import os
 import signal
 import subprocess
@@ -15,19 +14,11 @@ from samekind.extraction import extract
 from samekind.images.listing import list_images
 from samekind.images.load import ImageError, load_image
 from samekind.store import DiskStore
-from tests.picture_folders import small_extractor, write_pictures
+from tests.picture_folders import bytes_of, small_extractor, write_pictures
 
 
 def files_of(folder):
     return list_images(folder, labelled=True)
-
-
-def bytes_of(store):
-    return {
-        path.name: hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sorted(store.iterdir())
-        if not path.name.startswith(".")
-    }
 
 
 @pytest.fixture

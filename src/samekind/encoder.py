@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from samekind.images.align import Aligned, Aligner
 from samekind.images.extractor import Extractor, picture_from
+from samekind.images.load import ImageError
 from samekind.kernels.flips import flip_free_codes
 from samekind.kernels.types import Array
 from samekind.threads import effective_threads
 
 BATCH = 64  # pictures whose features are held at once
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Codes of the pictures that could be used, in order; by name, why others could not, and what was remarked."""
+
+    codes: Array
+    skipped: dict[str, str]
+    notes: dict[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -34,18 +44,6 @@ class Encoder:
         """The selected columns of one picture, (1, n_columns); of it and its mirror image where flip-free."""
         return self._describe(self.align(picture_from(image, name), name))
 
-    def _describe(self, aligned: Aligned) -> Array:
-        crop = aligned.picture
-        if self.flip_free:
-            return self.extractor.features_and_mirrored(crop)
-        return self.extractor.features(crop)[np.newaxis]
-
-    def _features_with_warning(self, image: Any, name: str) -> Array:
-        aligned = self.align(picture_from(image, name), name)
-        for note in aligned.notes:
-            warnings.warn(f"{name}: {note}", UserWarning, stacklevel=2)
-        return self._describe(aligned)
-
     def codes(self, features: Sequence[Array]) -> Array:
         """Codes (n, n_components), or (n, n_components + 1), of what `features` gave for n pictures."""
         Z = self.project(np.concatenate(features)).reshape(len(features), -1, self.n_components)
@@ -56,12 +54,53 @@ class Encoder:
 
         The first that cannot be used raises its `ImageError`; one that is damaged but can be used brings a warning.
         """
-        listed = _listed(images)
+        encoded = self.encode_each(_listed(images), n_jobs)
+        for name, notes in encoded.notes.items():
+            for note in notes:
+                warnings.warn(f"{name}: {note}", UserWarning, stacklevel=3)
+        return encoded.codes
+
+    def encode_each(
+        self,
+        pictures: Sequence[tuple[Any, str]],
+        n_jobs: int | None = None,
+        *,
+        on_error: Literal["skip", "fail"] = "fail",
+        progress: Callable[[int, int], None] = lambda done, total: None,
+    ) -> Encoded:
+        """Codes of pictures, each with its name; one that cannot be used is left out, or raises its `ImageError`."""
+        skipped: dict[str, str] = {}
+        notes: dict[str, tuple[str, ...]] = {}
+
+        def features(picture: tuple[Any, str]) -> Array | None:
+            image, name = picture
+            try:
+                aligned = self.align(picture_from(image, name), name)
+            except ImageError as error:
+                if on_error == "fail":
+                    raise
+                skipped[name] = error.reason
+                return None
+            if aligned.notes:
+                notes[name] = aligned.notes
+            return self._describe(aligned)
+
         codes = [np.empty((0, self.n_components + self.flip_free), np.float32)]
         with ThreadPoolExecutor(effective_threads(n_jobs)) as pool:
-            for batch in _batches(listed):
-                codes.append(self.codes(list(pool.map(self._features_with_warning, *zip(*batch, strict=True)))))
-        return np.concatenate(codes)
+            for start in range(0, len(pictures), BATCH):
+                kept = []
+                for done, each in enumerate(pool.map(features, pictures[start : start + BATCH]), start + 1):
+                    progress(done, len(pictures))
+                    if each is not None:
+                        kept.append(each)
+                if kept:
+                    codes.append(self.codes(kept))
+        return Encoded(np.concatenate(codes), skipped, notes)
+
+    def _describe(self, aligned: Aligned) -> Array:
+        if self.flip_free:
+            return self.extractor.features_and_mirrored(aligned.picture)
+        return self.extractor.features(aligned.picture)[np.newaxis]
 
 
 def _listed(images: Any) -> list[tuple[Any, str]]:
@@ -77,8 +116,3 @@ def _listed(images: Any) -> list[tuple[Any, str]]:
 def _is_picture(images: Any) -> bool:
     """One array, grey or in colours; three dimensions are many grey pictures unless the last is of three colours."""
     return isinstance(images, np.ndarray) and (images.ndim == 2 or (images.ndim == 3 and images.shape[2] == 3))
-
-
-def _batches(listed: list[tuple[Any, str]]) -> Iterator[list[tuple[Any, str]]]:
-    for start in range(0, len(listed), BATCH):
-        yield listed[start : start + BATCH]

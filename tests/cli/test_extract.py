@@ -1,7 +1,6 @@
 """`samekind extract`: what it makes of good, bad and odd pictures, of interruptions, and of options."""
 
 import csv
-import hashlib
 import json
 import shutil
 import signal
@@ -21,7 +20,7 @@ from samekind.cli import options
 from samekind.cli.main import app
 from samekind.images import align
 from samekind.store import DiskStore
-from tests.picture_folders import write_pictures
+from tests.picture_folders import bytes_of, write_pictures
 
 LFW_A = Path(__file__).parents[3] / "shared" / "data" / "lfw-a" / "images"
 SMALL = ("--size", "40x56", "--regions", "20")
@@ -46,14 +45,6 @@ def refused(*arguments):
     assert not result.stdout
     assert "Traceback" not in result.stderr
     return result.stderr
-
-
-def bytes_of(store):
-    return {
-        path.name: hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sorted(store.iterdir())
-        if not path.name.startswith(".")
-    }
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 def describe_store(store: DiskStore) -> dict[str, Any]:
     labels = dict(store.manifest.images)
-    counts = _counts(store.labels.tolist())
+    counts = Counter(store.labels.tolist())
     skipped = store.skipped
     return {
         "kind": "store",
@@ -96,10 +97,3 @@ def remarks(notes: Mapping[str, Sequence[str]]) -> list[str]:
 def _same(entry: Mapping[str, Any]) -> str:
     warning = "" if len(entry["labels"]) == 1 else "  (and different labels: one of them is wrong)"
     return " = ".join(entry["images"]) + warning
-
-
-def _counts(labels: Sequence[str]) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for label in labels:
-        counts[label] = counts.get(label, 0) + 1
-    return counts

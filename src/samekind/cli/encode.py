@@ -3,8 +3,8 @@
 import csv
 import io
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,14 +16,12 @@ from samekind.cli.options import (
     JobsOption,
     JsonOption,
     LandmarksOption,
-    OnError,
     OnErrorOption,
     QuietOption,
     SeveralOption,
 )
 from samekind.cli.output import (
     MOST_SHOWN,
-    Count,
     check_writable,
     counting,
     duration,
@@ -33,10 +31,9 @@ from samekind.cli.output import (
     say_json,
     say_list,
 )
-from samekind.cli.pictures import landmarks_for, noting_encoder
+from samekind.cli.pictures import encoder_of, landmarks_for
 
 if TYPE_CHECKING:
-    from samekind.encoder import Encoder
     from samekind.images.listing import ImageFile
     from samekind.kernels.types import Array
 
@@ -80,21 +77,22 @@ def encode(
     metric = Metric.load(model)
     files = _labelled(images, list_images(images, labelled=False))
     points = _landmarks(landmarks, images, files)
-    encoder, notes = noting_encoder(metric, flip_free=flip_free, landmarks=points, several=several)
-    work = _Encoding(encoder, on_error)
+    encoder = encoder_of(metric, flip_free=flip_free, landmarks=points, several=several)
     with counting("Encoding pictures", shown=not quiet) as count:
-        codes = work.run(files, jobs, count)
-    kept = [file for file in files if file.name not in work.skipped]
+        encoded = encoder.encode_each(
+            [(file.path, file.name) for file in files], jobs, on_error=on_error, progress=count
+        )
+    kept = [file for file in files if file.name not in encoded.skipped]
     if kept:
-        _write(out, codes, table, kept)
+        _write(out, encoded.codes, table, kept)
     result = {
         "codes": str(out) if kept else None,
         "table": str(table) if kept else None,
         "images": len(kept),
-        "length": codes.shape[1],
+        "length": encoded.codes.shape[1],
         "flip_free": flip_free,
-        "skipped": {file.name: work.skipped[file.name] for file in files if file.name in work.skipped},
-        "notes": {file.name: notes[file.name] for file in files if file.name in notes},
+        "skipped": {file.name: encoded.skipped[file.name] for file in files if file.name in encoded.skipped},
+        "notes": {file.name: encoded.notes[file.name] for file in files if file.name in encoded.notes},
         "seconds": round(time.perf_counter() - started, 3),
     }
     if json:
@@ -148,51 +146,6 @@ def _landmarks(path: Path | None, images: Path, files: "Sequence[ImageFile]") ->
     return landmarks_for(path, {file.name: file.path for file in files})
 
 
-@dataclass
-class _Encoding:
-    """Pictures encoded in threads, batch by batch; why some were left out."""
-
-    encoder: "Encoder"
-    on_error: OnError
-    skipped: dict[str, str] = field(default_factory=dict)
-
-    def run(self, files: "Sequence[ImageFile]", jobs: int | None, count: Count) -> "Array":
-        """Codes of the pictures that are not `skipped`."""
-        import numpy as np
-
-        codes = [np.empty((0, self.encoder.n_components + self.encoder.flip_free), np.float32)]
-        for batch in self._batches(files, jobs, count):
-            if batch:
-                codes.append(self.encoder.codes(batch).astype(np.float32))
-        return np.concatenate(codes)
-
-    def _batches(self, files: "Sequence[ImageFile]", jobs: int | None, count: Count) -> "Iterator[list[Array]]":
-        from concurrent.futures import ThreadPoolExecutor
-
-        from samekind.encoder import BATCH
-        from samekind.threads import effective_threads
-
-        with ThreadPoolExecutor(effective_threads(jobs)) as pool:
-            for start in range(0, len(files), BATCH):
-                features = []
-                for done, each in enumerate(pool.map(self._features, files[start : start + BATCH]), start + 1):
-                    count(done, len(files))
-                    if each is not None:
-                        features.append(each)
-                yield features
-
-    def _features(self, file: "ImageFile") -> "Array | None":
-        from samekind.images.load import ImageError
-
-        try:
-            return self.encoder.features(file.path, file.name)
-        except ImageError as error:
-            if self.on_error == "fail":
-                raise
-            self.skipped[file.name] = error.reason
-            return None
-
-
 def _write(out: Path, codes: "Array", table: Path, files: "Sequence[ImageFile]") -> None:
     """Both, or neither."""
     import numpy as np
@@ -204,5 +157,5 @@ def _write(out: Path, codes: "Array", table: Path, files: "Sequence[ImageFile]")
     writer.writerow(HEADER)
     writer.writerows((row, file.name, file.label or "") for row, file in enumerate(files))
     with whole_file(out) as codes_file, whole_file(table) as table_file:
-        np.save(codes_file, codes, allow_pickle=False)
+        np.save(codes_file, codes.astype(np.float32), allow_pickle=False)
         table_file.write(text.getvalue().encode("utf-8", "surrogateescape"))

@@ -9,10 +9,10 @@ import typer
 from samekind.cli.described import remarks
 from samekind.cli.options import FlipFreeOption, JsonOption, LandmarksOption, SeveralOption
 from samekind.cli.output import say_facts, say_json, say_list
-from samekind.cli.pictures import landmarks_for, noting_encoder
+from samekind.cli.pictures import encoder_of, landmarks_for
 
 if TYPE_CHECKING:
-    from samekind.encoder import Encoder
+    from samekind.kernels.types import Array
     from samekind.metric import Metric
 
 DIFFERENT = 1  # exit status
@@ -46,8 +46,9 @@ def verify(
     limit = _threshold(metric, threshold, model)
     pictures = {str(a): a, str(b): b}
     points = landmarks_for(landmarks, pictures)
-    encoder, notes = noting_encoder(metric, flip_free=flip_free, landmarks=points, several=several)
-    distance = _distance(encoder, a, b)
+    encoder = encoder_of(metric, flip_free=flip_free, landmarks=points, several=several)
+    encoded = encoder.encode_each([(a, str(a)), (b, str(b))])
+    distance = _distance(encoded.codes, flip_free)
     same = distance <= limit
     result = {
         "a": str(a),
@@ -56,7 +57,7 @@ def verify(
         "threshold": limit,
         "same": same,
         "flip_free": flip_free,
-        "notes": notes,
+        "notes": encoded.notes,
     }
     if json:
         say_json(result)
@@ -75,12 +76,11 @@ def _threshold(metric: "Metric", given: float | None, model: Path) -> float:
     return limit
 
 
-def _distance(encoder: "Encoder", a: Path, b: Path) -> float:
-    """Squared, from the two codes."""
+def _distance(codes: "Array", flip_free: bool) -> float:
+    """Squared, of two codes."""
     from samekind.evaluation import flip_free_distances, pair_distances
 
-    codes = encoder.codes([encoder.features(picture, str(picture)) for picture in (a, b)])
-    if encoder.flip_free:
+    if flip_free:
         return float(flip_free_distances(codes[:1], codes[1:])[0])
     return float(pair_distances(codes, [[0, 1]])[0])
 
