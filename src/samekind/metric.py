@@ -6,25 +6,32 @@ A metric that was learned from pictures also knows which regions of them it read
 
 from __future__ import annotations
 
-import json
-import math
-import operator
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from samekind.files import write_whole
+from samekind.metricfields import (
+    Floats,
+    as_json_keeps,
+    checked_columns,
+    checked_components,
+    checked_feature_names,
+    checked_mean,
+    checked_n_features,
+    checked_names,
+    checked_threshold,
+    finite_floats,
+)
 from samekind.modelfile import ADVICE, ModelFileError, read_model, to_bytes
 
 if TYPE_CHECKING:
     from samekind.encoder import Encoder
 
-Floats: TypeAlias = NDArray[np.floating[Any]]
 Attribute: TypeAlias = str | int | float | bool | list[Any] | dict[str, Any] | None
 
 __all__ = ["Metric", "ModelFileError"]
@@ -67,18 +74,18 @@ class Metric:
     extractor: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
-        n_features = _checked_n_features(self.n_features)
-        columns = _checked_columns(self.columns, n_features)
+        n_features = checked_n_features(self.n_features)
+        columns = checked_columns(self.columns, n_features)
         checked = {
-            "components": _checked_components(self.components, len(columns)),
+            "components": checked_components(self.components, len(columns)),
             "columns": columns,
             "n_features": n_features,
-            "threshold": _checked_threshold(self.threshold),
-            "groups": _checked_names("groups", self.groups),
-            "feature_names": _checked_feature_names(self.feature_names, n_features),
-            "attributes": _as_json_keeps("attributes", self.attributes),
-            "mean": None if self.mean is None else _checked_mean(self.mean, len(columns)),
-            "extractor": None if self.extractor is None else _as_json_keeps("extractor", self.extractor),
+            "threshold": checked_threshold(self.threshold),
+            "groups": checked_names("groups", self.groups),
+            "feature_names": checked_feature_names(self.feature_names, n_features),
+            "attributes": as_json_keeps("attributes", self.attributes),
+            "mean": None if self.mean is None else checked_mean(self.mean, len(columns)),
+            "extractor": None if self.extractor is None else as_json_keeps("extractor", self.extractor),
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
@@ -111,7 +118,7 @@ class Metric:
         Euclidean distances between codes are the metric's: ``(X - mean) @ components.T``. float32 stays float32
         (float16 becomes it); everything else is computed in float64.
         """
-        rows = _finite_floats(X, "X")
+        rows = finite_floats(X, "X")
         if rows.ndim != 2:
             raise ValueError(
                 f"X must have two dimensions, (n_samples, n_features), but has shape {rows.shape}. "
@@ -173,7 +180,7 @@ class Metric:
 
     def pair_distance(self, pairs: ArrayLike) -> Floats:
         """Squared distances (m,) of pairs (m, 2, n_features), or (m, 2, n_columns) for selected columns."""
-        both = _finite_floats(pairs, "pairs")
+        both = finite_floats(pairs, "pairs")
         if both.ndim != 3 or both.shape[1] != 2:
             raise ValueError(f"pairs must have shape (n_pairs, 2, n_features), but has {both.shape}.")
         both = self._select(both, "pairs")
@@ -199,7 +206,7 @@ class Metric:
 
     def distance(self, a: ArrayLike, b: ArrayLike) -> float:
         """Squared distance of two vectors."""
-        u, v = _finite_floats(a, "a"), _finite_floats(b, "b")
+        u, v = finite_floats(a, "a"), finite_floats(b, "b")
         if u.ndim != 1 or u.shape != v.shape:
             raise ValueError(f"a and b must be two vectors of one length, but have shapes {u.shape}, {v.shape}.")
         return float(self.pair_distance(np.stack([u, v])[np.newaxis])[0])
@@ -271,121 +278,6 @@ class Metric:
     def _project(self, selected: Floats) -> Floats:
         codes: Floats = selected @ self.components.T.astype(selected.dtype, copy=False)
         return codes
-
-
-def _finite_floats(values: ArrayLike, name: str) -> Floats:
-    """``values`` as float32 or float64, the precision it came in."""
-    array = _real_array(values, name)
-    single = array.dtype.kind == "f" and array.dtype.itemsize <= 4
-    try:
-        floats: Floats = array.astype(np.float32 if single else np.float64, copy=False)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} must hold real numbers: {error}.") from error
-    if not np.isfinite(floats).all():
-        raise ValueError(f"{name} holds NaN or infinite values; remove or fill them first.")
-    return floats
-
-
-def _real_array(values: ArrayLike, name: str) -> NDArray[Any]:
-    try:
-        array = np.asarray(values)
-    except ValueError as error:  # ragged lists
-        raise ValueError(f"{name} must be a rectangular array of numbers: {error}") from error
-    if array.dtype.kind not in "fiubO":
-        raise ValueError(f"{name} must hold real numbers, but its type is {array.dtype}.")
-    return array
-
-
-def _read_only(array: NDArray[Any], dtype: type[np.generic]) -> NDArray[Any]:
-    """A copy of our own that nobody can write to."""
-    own = np.array(array, dtype=dtype, order="C", copy=True)
-    own.setflags(write=False)
-    return own
-
-
-def _checked_components(components: ArrayLike, n_columns: int) -> Floats:
-    floats = _finite_floats(components, "components")
-    if floats.ndim != 2 or floats.shape[1] != n_columns:
-        raise ValueError(
-            f"components must have shape (n_components, {n_columns}), one column for each of columns, "
-            f"but has {floats.shape}."
-        )
-    return _read_only(floats, floats.dtype.type)
-
-
-def _checked_columns(columns: ArrayLike, n_features: int) -> NDArray[np.int64]:
-    array = _real_array(columns, "columns")
-    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
-        raise ValueError(f"columns must be integers in one dimension, but are {array.dtype} of shape {array.shape}.")
-    own = _read_only(array, np.int64)
-    if (np.diff(own) <= 0).any():
-        raise ValueError("columns must be strictly increasing: sorted, and each feature once.")
-    if own.size and (own[0] < 0 or own[-1] >= n_features):
-        raise ValueError(
-            f"columns must lie between 0 and n_features - 1 = {n_features - 1}, but go from {own[0]} to {own[-1]}."
-        )
-    return own
-
-
-def _checked_n_features(n_features: object) -> int:
-    try:
-        number = operator.index(n_features)  # type: ignore[arg-type]
-    except TypeError:
-        number = 0
-    if number < 1:
-        raise ValueError(f"n_features must be a positive integer, but is {n_features!r}.")
-    return number
-
-
-def _checked_threshold(threshold: object) -> float | None:
-    if threshold is None:
-        return None
-    try:
-        number = float(threshold)  # type: ignore[arg-type]
-    except (TypeError, ValueError, OverflowError):
-        number = math.nan
-    if not math.isfinite(number) or isinstance(threshold, str | bytes | bool):
-        raise ValueError(f"threshold must be None or a finite number, but is {threshold!r}.")
-    return number
-
-
-def _checked_names(name: str, names: Iterable[str]) -> tuple[str, ...]:
-    # A lone string is iterable too, but as letters.
-    listed = (None,) if isinstance(names, str) or not isinstance(names, Iterable) else tuple(names)
-    if not all(isinstance(each, str) for each in listed):
-        raise ValueError(f"{name} must be a sequence of strings, but is {names!r}.")
-    return tuple(str(each) for each in listed)
-
-
-def _checked_feature_names(names: Iterable[str] | None, n_features: int) -> tuple[str, ...] | None:
-    if names is None:
-        return None
-    checked = _checked_names("feature_names", names)
-    if len(checked) != n_features:
-        raise ValueError(f"feature_names must hold n_features = {n_features} names, but holds {len(checked)}.")
-    return checked
-
-
-def _checked_mean(mean: ArrayLike, n_columns: int) -> Floats:
-    floats = _finite_floats(mean, "mean")
-    if floats.shape != (n_columns,):
-        raise ValueError(f"mean must have shape ({n_columns},), one number for each of columns, not {floats.shape}.")
-    return _read_only(floats, floats.dtype.type)
-
-
-def _as_json_keeps(name: str, notes: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A copy by way of JSON, so that a metric equals itself after a file."""
-    try:
-        kept = json.loads(json.dumps(dict(notes), allow_nan=False, default=_numpy_to_plain))
-    except (TypeError, ValueError, RecursionError) as error:
-        raise ValueError(f"{name} must be a mapping that JSON can hold: {error}.") from error
-    return MappingProxyType(kept)
-
-
-def _numpy_to_plain(value: object) -> object:
-    if isinstance(value, np.generic | np.ndarray):
-        return value.tolist()
-    raise TypeError(f"{type(value).__name__} is not a JSON type")
 
 
 def _equal_or_absent(a: Floats | None, b: Floats | None) -> bool:
