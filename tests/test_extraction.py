@@ -5,12 +5,14 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from samekind import extraction
 from samekind.extraction import extract
+from samekind.images.extractor import Extractor
 from samekind.images.listing import list_images
 from samekind.images.load import ImageError, load_image
 from samekind.store import DiskStore
@@ -217,3 +219,19 @@ def test_too_little_room_is_said_before_the_work(pictures, tmp_path, monkeypatch
     with pytest.raises(OSError, match=r"too little room: the store needs up to .* GB are free"):
         extract(files_of(pictures), tmp_path / "store", small_extractor(), progress=lambda *at: seen.append(at))
     assert not seen
+
+
+FACES = Path(__file__).parents[2] / "shared" / "data" / "lfw-original-sample" / "images"
+
+
+@pytest.mark.skipif(not FACES.is_dir(), reason="no ../shared/data/lfw-original-sample beside the repository")
+def test_detected_faces_and_a_second_try_with_the_largest_of_several(tmp_path):
+    files = [file for file in files_of(FACES) if file.label in ("AJ_Cook", "Ahmed_Chalabi", "Atom_Egoyan")]
+    extractor = Extractor.over(n_regions=20, alignment="detect")
+    store = extract(files, tmp_path / "store", extractor)
+    assert "Atom_Egoyan" not in store.labels
+    assert "2 faces found" in store.skipped["Atom_Egoyan/Atom_Egoyan_0001.jpg"]
+    again = extract(files, tmp_path / "store", extractor, several="largest", retry=True)
+    assert len(again) == len(files)
+    assert again.notes["Atom_Egoyan/Atom_Egoyan_0001.jpg"] == ["2 faces found, the largest taken"]
+    assert again.skipped == {}
