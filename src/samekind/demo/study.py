@@ -92,14 +92,13 @@ class Study:
     @property
     def chosen(self) -> dict[str, list[Region]]:
         """Family -> its chosen regions, in order of choice."""
-        chosen: dict[str, list[Region]] = {}
-        for family, members in self.store.families.items():
-            regions = {group: Region(*region) for group, region in zip(members, self._regions_of(family), strict=True)}
-            chosen[family] = [regions[k] for k in self.model.selected_groups_ if k in regions]
-        return chosen
-
-    def _regions_of(self, family: str) -> list[list[int]]:
-        return next(part["regions"] for part in self.store.front_end["families"] if part["name"] == family)
+        parts, families = Extractor.from_json(self.store.front_end).parts, self.store.families
+        return {
+            part.family.name: [
+                Region(*map(int, part.regions[k - members.start])) for k in self.model.selected_groups_ if k in members
+            ]
+            for part, members in zip(parts, families.values(), strict=True)
+        }
 
 
 @dataclass(frozen=True)

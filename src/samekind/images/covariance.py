@@ -2,7 +2,7 @@
 
 The features of a pixel: x, y, intensity, the sizes of the first derivatives, the sizes of the second derivatives, the
 size and the orientation of the gradient. Each is scaled so that its variance in a region of a photograph is about 1:
-position exactly, by the region's own sides; the others by fixed numbers. To the covariance `RIDGE` is added on the
+position exactly, by the region's own sides; the others by fixed numbers. To the covariance `ridge` is added on the
 diagonal, and its logarithm is the tangent vector at the identity: 45 numbers, those off the diagonal times sqrt(2), so
 that Euclidean distances between descriptors are log-Euclidean distances between covariances.
 """

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from samekind.images.align import Aligner, Frame, Landmarks, Method, Several, aligner_from
 from samekind.images.covariance import Covariance
 from samekind.images.load import ImageError, LoadedImage, load_image
-from samekind.images.regions import DEFAULT_COUNT, Region, enumerate_regions
+from samekind.images.regions import DEFAULT_COUNT, Region, enumerate_regions, mirrored_regions
 from samekind.images.slbp import SoftLBP
 from samekind.kernels.types import Array, IntArray
 
@@ -104,8 +104,7 @@ class Extractor:
         """Those of a crop and of its mirror image, (2, n_features), for little more than the price of one."""
         pairs = []
         for part in self.parts:
-            elsewhere = part.regions.copy()
-            elsewhere[:, 1] = self.frame.width - part.regions[:, 1] - part.regions[:, 3]
+            elsewhere = mirrored_regions(part.regions, self.frame.width)
             both = part.family.describe(crop, np.concatenate([part.regions, elsewhere]))
             n = len(part.regions)
             pairs.append(np.stack([both[:n].ravel(), part.family.mirrored(both[n:]).ravel()]))

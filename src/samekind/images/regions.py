@@ -35,10 +35,6 @@ class Region(NamedTuple):
     def name(self) -> str:
         return f"{self.width}x{self.height} at {self.left},{self.top}"
 
-    def mirrored(self, crop_width: int) -> "Region":
-        """Where the rectangle lies in the picture's mirror image."""
-        return self._replace(left=crop_width - self.left - self.width)
-
 
 def enumerate_regions(width: int = REFERENCE[0], height: int = REFERENCE[1], count: int = DEFAULT_COUNT) -> IntArray:
     """`count` rectangles (count, 4) inside a width x height crop: top, left, height, width; see the rule above."""
@@ -56,6 +52,13 @@ def enumerate_regions(width: int = REFERENCE[0], height: int = REFERENCE[1], cou
     regions = _grids(width, height, sizes, _largest_step(width, height, sizes, count))
     kept = np.arange(count) * len(regions) // count
     return regions[kept]
+
+
+def mirrored_regions(regions: IntArray, crop_width: int) -> IntArray:
+    """Where rectangles (n, 4) lie in the picture's mirror image."""
+    mirrored = regions.copy()
+    mirrored[:, 1] = crop_width - regions[:, 1] - regions[:, 3]
+    return mirrored
 
 
 def _sizes(width: int, height: int, count: int) -> list[tuple[int, int]]:
