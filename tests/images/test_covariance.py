@@ -1,5 +1,10 @@
 """Covariance descriptors: against the literal definition, pyriemann, and what must not change them."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 from pyriemann.geometry.base import logm
@@ -120,3 +125,26 @@ def test_moments_are_sums_of_products():
 def test_a_ridge_that_cannot_be_is_refused(ridge):
     with pytest.raises(ValueError, match="ridge"):
         Covariance(ridge)
+
+
+DIGESTS = """
+import hashlib
+from samekind.images.covariance import Covariance
+from samekind.images.slbp import SoftLBP
+from tests.images.pictures import face_like, random_regions
+for family in (Covariance(), SoftLBP()):
+    print(hashlib.sha256(family.describe(face_like(), random_regions(150, 110, 500)).tobytes()).hexdigest())
+"""
+
+
+def test_the_process_that_compiles_and_later_ones_give_the_same_bytes(tmp_path):
+    """Or a run that is gone on with would not end with the bytes of one that was not stopped."""
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-c", DIGESTS]
+    root = Path(__file__).parents[2]
+    first, second = (
+        subprocess.run(command, env=environment, cwd=root, capture_output=True, text=True, check=True).stdout
+        for _ in range(2)
+    )
+    assert len(first.split()) == 2
+    assert first == second

@@ -2,6 +2,9 @@
 
 A matrix of order `SIDE` is its upper triangle, row by row: (i, j), i <= j, at `place(i, j)`. `LANES` matrices lie next
 to each other, the lane innermost, so that each step of the eigendecomposition is one vector operation.
+
+All helpers are inlined into the function that calls them: of a helper that stands alone, the process that compiles it
+and one that finds it kept on disk may take copies that were optimised, and so round, differently.
 """
 
 import math
@@ -10,7 +13,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from samekind.kernels.compiled import SAFE, compiled
+from samekind.kernels.compiled import compiled
 from samekind.kernels.types import Array
 
 LANES = 64
@@ -51,14 +54,14 @@ def _symmetric_logarithms(C: Any, side: Any, logs: Any) -> None:
                 logs[start + lane, e] = A[e, lane]
 
 
-@compiled
+@njit(inline="always")
 def logarithm_in_lanes(A: Any, V: Any) -> None:
     """A (d (d + 1) / 2, LANES) becomes its logarithm; V (d, d, LANES) is room to work in."""
     _diagonalise(A, V)
     _logarithm_from_eigenvectors(A, V)
 
 
-@njit(fastmath=SAFE, error_model="numpy")
+@njit(inline="always")
 def _diagonalise(A: Any, V: Any) -> None:
     """Cyclic Jacobi: A's diagonal becomes the eigenvalues, the rows of V the eigenvectors."""
     side = len(V)
@@ -79,7 +82,7 @@ def _diagonalise(A: Any, V: Any) -> None:
                     _rotate(V[p, k], V[q, k], cosine, sine)
 
 
-@njit(fastmath=SAFE, error_model="numpy")
+@njit(inline="always")
 def _angle(pp: Any, qq: Any, pq: Any, cosine: Any, sine: Any) -> None:
     """The rotation that makes `pq` zero, the smaller of the two that do."""
     for lane in range(LANES):
@@ -102,7 +105,7 @@ def _rotate(x: Any, y: Any, cosine: Any, sine: Any) -> None:
         y[lane] = sine[lane] * u + cosine[lane] * v
 
 
-@njit(fastmath=SAFE, error_model="numpy")
+@njit(inline="always")
 def _logarithm_from_eigenvectors(A: Any, V: Any) -> None:
     side = len(V)
     logs = np.empty((side, LANES), np.float32)
