@@ -6,33 +6,36 @@ a block on top of present distances (Algorithm 1, line 5), the scores of all gro
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike
 
+from samekind.compute.anchors import AnchorPlan, SubsetPlan, anchor_plan, subset_plan
 from samekind.compute.executor import Executor
 from samekind.compute.sources import KeptTiles, TileSource
-from samekind.compute.tiles import Tile, TilePlan
+from samekind.compute.tiles import Plan, Tile, TilePlan, largest_block
 from samekind.kernels.laplacian import Form, Part, WeightTile
 from samekind.kernels.reductions import LogSums, merge_log_sum_exp
 from samekind.kernels.types import Array
 from samekind.losses.base import Anchors, BoundLoss, Loss
-from samekind.relation import Relation
+from samekind.relation import PairTile, Relation
 
 Made = TypeVar("Made")
 Result = TypeVar("Result")
 
+ANCHORS_PER_MEMBER = 4  # so many members of a subset stand for an anchor with all columns
 KEPT_SHARE = 3 / 8  # of the memory budget for tiles kept within one evaluation, and as much for present distances
 
 
 @dataclass(frozen=True)
 class Objective:
-    """The loss over all pairs of one relation, evaluated in tiles within `memory_budget` bytes."""
+    """The loss over all pairs of one relation, or a sample of them, evaluated in tiles within `memory_budget` bytes."""
 
     loss: BoundLoss
     relation: Relation
-    plan: TilePlan
+    plan: Plan
     executor: Executor
     memory_budget: int
     dtype: DTypeLike
@@ -44,18 +47,74 @@ class Objective:
         plan = TilePlan.for_budget(relation.n_samples, memory_budget, dtype)
         return cls(loss.bind(relation), relation, plan, executor, memory_budget, dtype)
 
+    @property
+    def is_sample(self) -> bool:
+        """Whether the loss is estimated from the pairs of some anchors."""
+        return isinstance(self.plan, AnchorPlan | SubsetPlan)
+
+    @property
+    def n_anchors(self) -> int:
+        """Rows whose pairs are visited."""
+        return self.plan.n_anchors if isinstance(self.plan, AnchorPlan | SubsetPlan) else self.plan.n_samples
+
+    @property
+    def n_candidates(self) -> int:
+        """Rows that have something to say."""
+        return len(self.loss.anchor_candidates(self.relation))
+
+    def sampled(self, n_anchors: int, rng: np.random.RandomState) -> "Objective":
+        """The same loss, estimated without bias from the pairs of `n_anchors` random rows with all others."""
+        plan = anchor_plan(
+            self.loss.anchor_candidates(self.relation),
+            self.relation.class_sizes,
+            n_anchors,
+            rng,
+            cells=largest_block(self.memory_budget, self.dtype) ** 2,
+            all_same=self.loss.has_all_same,
+        )
+        return replace(self, plan=plan, loss=self.loss.on_anchors(plan.anchors))
+
+    def sampled_pairs(self, n_members: int, rng: np.random.RandomState) -> "Objective":
+        """The same loss, estimated at the least cost for its noise: from the pairs among some samples, where it counts
+        pairs one by one; or else from a quarter as many anchors."""
+        if not self.loss.has_all_same:
+            return self.sampled(n_members // ANCHORS_PER_MEMBER, rng)
+        cells = largest_block(self.memory_budget, self.dtype) ** 2
+        plan = subset_plan(self.relation.class_sizes, self.relation.codes, n_members, rng, cells=cells)
+        return replace(self, plan=plan)
+
     def value(self, distances: TileSource[Array]) -> float:
         """loss(D)"""
-        value, _ = self._anchors(distances)
+        value, _ = self.loss.anchors(self._statistics(distances))
+        return value + sum(sum(value for _, value in strip) for strip in self._tile_values(distances))
+
+    def batch_values(self, distances: TileSource[Array]) -> Array:
+        """loss(D) as each batch of a sample's anchors estimates it: their mean is the value, their spread its noise."""
+        assert isinstance(self.plan, AnchorPlan)
+        batches = self.plan.batches
+        by_anchor = self.loss.anchor_values(self._statistics(distances))
+        estimates = np.array([by_anchor[batch].sum() for batch in batches])
+        certain = 0.0
+        for tile, value in chain.from_iterable(self._tile_values(distances)):
+            if tile.number < len(batches):
+                estimates[tile.number] += value
+            else:
+                certain += value
+        shares = np.array([len(batch) for batch in batches]) / self.n_anchors
+        return estimates / shares + certain
+
+    def _tile_values(self, distances: TileSource[Array]) -> Iterator[list[tuple[Tile, float]]]:
+        """Strip by strip."""
         if not self.loss.has_tile_values:
-            return value
+            return iter(())
 
-        def strip_value(strip: list[Tile]) -> float:
-            return sum(
-                self.loss.tile_value(distances.tile(t), self.relation.tile(t.rows, t.cols), t.mirrored) for t in strip
-            )
+        def strip_values(strip: list[Tile]) -> list[tuple[Tile, float]]:
+            return [(t, self.loss.tile_value(distances.tile(t), self.pairs(t), t.mirrored)) for t in strip]
 
-        return value + sum(self.executor.map(strip_value, self.plan.strips()))
+        return self.executor.map(strip_values, self.plan.strips())
+
+    def pairs(self, tile: Tile) -> PairTile:
+        return self.relation.tile(tile.rows, tile.cols, tile.others, tile.same)
 
     def value_and_form(self, distances: TileSource[Array], form: Form[Result]) -> tuple[float, Result]:
         """loss(D) and a form of its weights (see kernels.laplacian)."""
@@ -65,7 +124,7 @@ class Objective:
         """The loss's weights at these distances, ready to be put into forms."""
         if self.loss.n_statistics:
             distances = self.kept(distances)
-        row_value, anchors = self._anchors(distances)
+        row_value, anchors = self.loss.anchors(self._statistics(distances))
         return Weights(self, row_value, WeightSource(self, distances, anchors))
 
     def kept(self, source: TileSource[Made]) -> KeptTiles[Made]:
@@ -76,7 +135,7 @@ class Objective:
         """A function of each block of rows, in order."""
         return self.executor.map(function, self.plan.blocks())
 
-    def _anchors(self, distances: TileSource[Array]) -> tuple[float, Anchors]:
+    def _statistics(self, distances: TileSource[Array]) -> LogSums:
         statistics = np.full((self.relation.n_samples, self.loss.n_statistics), -np.inf)
         if self.loss.n_statistics:
             for strip, parts in zip(
@@ -85,12 +144,12 @@ class Objective:
                 strict=True,
             ):
                 _merge(statistics, strip, parts)
-        return self.loss.anchors(statistics)
+        return statistics
 
     def _strip_statistics(
         self, distances: TileSource[Array], strip: list[Tile]
     ) -> list[tuple[LogSums, LogSums | None]]:
-        return [self.loss.statistics(distances.tile(t), self.relation.tile(t.rows, t.cols), t.mirrored) for t in strip]
+        return [self.loss.statistics(distances.tile(t), self.pairs(t), t.mirrored) for t in strip]
 
 
 @dataclass(frozen=True)
@@ -140,11 +199,11 @@ class WeightSource:
     def tile(self, tile: Tile) -> WeightTile:
         value, H = self.objective.loss.tile_weights(
             self.distances.tile(tile),
-            self.objective.relation.tile(tile.rows, tile.cols),
+            self.objective.pairs(tile),
             self.anchors.of(tile.rows),
             self.anchors.of(tile.cols) if tile.mirrored else None,
         )
-        return WeightTile(tile.rows, tile.cols, H, value)
+        return WeightTile(tile.rows, tile.cols, H, value, tile.number)
 
 
 def _merge(statistics: LogSums, strip: list[Tile], parts: list[tuple[LogSums, LogSums | None]]) -> None:

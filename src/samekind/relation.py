@@ -15,30 +15,46 @@ from numpy.typing import ArrayLike, NDArray
 from samekind.kernels.distances import squared_distances
 from samekind.kernels.exponentials import ABSENT
 from samekind.kernels.reductions import smallest
-from samekind.kernels.types import Array, BoolArray, IntArray
+from samekind.kernels.types import Array, IntArray
 
 Places: TypeAlias = tuple[IntArray, IntArray]  # rows and columns of chosen cells of a tile
+NOWHERE: Places = np.zeros(0, np.intp), np.zeros(0, np.intp)
 
 
 @dataclass(frozen=True)
 class PairTile:
-    """The relation on one tile: every pair is of two classes, but for those that are `alike`."""
+    """The relation on one tile: every pair is of two classes, but for a run of columns in each row."""
 
-    alike: BoolArray | None = None  # (n, m): of the same class, or a sample with itself; None where there are none
-    shift: int = 0  # row i and column i + shift are the same sample
+    first: IntArray | None = None  # (n,) the row's own class begins at this column; None where no row meets its class
+    last: IntArray | None = None  # (n,) and ends before this one
+    own: IntArray | None = None  # (n,) the column where a row's sample meets itself, or would
     chosen: tuple[Places, Places] | None = None  # targets and targets_back, where target neighbours were chosen
+    count_others: float = 1.0  # how often a pair of two classes counts, where pairs are a sample
+    count_same: float = 1.0  # how often a pair of one class counts
 
     def others(self, D: Array) -> Array:
         """The distances of pairs of two classes, ABSENT elsewhere; D itself where all are."""
-        return D if self.alike is None else np.where(self.alike, D.dtype.type(ABSENT), D)
+        if self.first is None:
+            return D
+        D = D.copy()
+        D[self.alike] = ABSENT
+        return D
+
+    @cached_property
+    def alike(self) -> Places:
+        """The pairs of the same class, and those of a sample with itself."""
+        if self.first is None or self.last is None:
+            return NOWHERE
+        lengths = np.maximum(self.last - self.first, 0)
+        i = np.repeat(np.arange(len(lengths)), lengths)
+        j = np.arange(len(i)) + np.repeat(self.first - (np.cumsum(lengths) - lengths), lengths)
+        return i, j
 
     @cached_property
     def same(self) -> Places:
         """The pairs of the same class."""
-        if self.alike is None:
-            return np.zeros(0, np.intp), np.zeros(0, np.intp)
-        i, j = np.nonzero(self.alike)
-        partners = i + self.shift != j
+        i, j = self.alike
+        partners = j != self.own[i] if self.own is not None else slice(None)
         return i[partners], j[partners]
 
     @property
@@ -86,18 +102,29 @@ class Relation:
         """|T(i)|: target neighbours of each sample; all of its class where none were chosen."""
         return self.n_same if self.neighbors is None else (self.neighbors >= 0).sum(axis=1)
 
-    def tile(self, rows: slice, cols: slice) -> PairTile:
-        """The relation between two runs of samples."""
-        row_codes, col_codes = self.codes[rows], self.codes[cols]
-        if row_codes[-1] < col_codes[0] or col_codes[-1] < row_codes[0]:
-            return PairTile()
-        alike = row_codes[:, None] == col_codes
-        if self.neighbors is None:
-            return PairTile(alike, rows.start - cols.start)
-        back, forth = self._targets(cols, rows)
-        return PairTile(alike, rows.start - cols.start, (self._targets(rows, cols), (forth, back)))
+    def tile(self, rows: slice | IntArray, cols: slice | IntArray, others: float = 1.0, same: float = 1.0) -> PairTile:
+        """The relation between runs of samples, or some in rising order; how often pairs count.
 
-    def _targets(self, rows: slice, cols: slice) -> Places:
+        Target neighbours are known for a run of columns only.
+        """
+        starts, ends = self._runs
+        first, last = _places_in(cols, starts[rows]), _places_in(cols, ends[rows])
+        if not (first < last).any():
+            return PairTile(count_others=others, count_same=same)
+        own = _places_in(cols, np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows, outside=True)
+        if self.neighbors is None or not isinstance(cols, slice):
+            return PairTile(first, last, own, None, others, same)
+        targets = self._targets(rows, cols)
+        back, forth = self._targets(cols, rows) if isinstance(rows, slice) else NOWHERE
+        return PairTile(first, last, own, (targets, (forth, back)), others, same)
+
+    @cached_property
+    def _runs(self) -> tuple[IntArray, IntArray]:
+        """Where the class of each sample begins and ends, in class order."""
+        ends = np.cumsum(self.class_sizes)
+        return (ends - self.class_sizes)[self.codes], ends[self.codes]
+
+    def _targets(self, rows: slice | IntArray, cols: slice) -> Places:
         """Pairs (i, j) with j in T(i)."""
         neighbors = self.neighbors[rows]  # type: ignore[index]
         i, at = np.nonzero((neighbors >= cols.start) & (neighbors < cols.stop))
@@ -141,6 +168,17 @@ class Relation:
                 taken += cost
         if chunk:
             yield chunk
+
+
+def _places_in(cols: slice | IntArray, samples: IntArray, outside: bool = False) -> IntArray:
+    """How many columns come before each sample; with `outside`, its own column, or one that no tile has."""
+    if isinstance(cols, slice):
+        shifted: IntArray = samples - cols.start
+        return shifted if outside else np.clip(shifted, 0, cols.stop - cols.start)
+    before: IntArray = np.searchsorted(cols, samples)
+    if outside:
+        before[cols[np.minimum(before, len(cols) - 1)] != samples] = -1
+    return before
 
 
 def class_count_error(labels: NDArray[Any]) -> str | None:

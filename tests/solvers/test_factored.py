@@ -1,9 +1,13 @@
 """L-BFGS on the factor: the staircase of ranks, the sphere, the trace."""
 
+import io
+import json
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
-from samekind.solvers.factored import _Sphere, minimise_factored, within_trace
+from samekind.solvers.factored import State, _Sphere, minimise_factored, within_trace
 from samekind.solvers.joint import JointProblem
 from samekind.solvers.projected import minimise
 from tests import cases
@@ -62,9 +66,9 @@ def test_more_columns_give_lower_values(loss):
 def test_running_out_of_iterations_never_returns_worse_than_was_seen(loss, trace_bound, max_iter):
     seen = []
 
-    def note_if_feasible(L, value, iteration):
-        if np.vdot(L, L) <= trace_bound * (1 + 1e-9):
-            seen.append(value)
+    def note_if_feasible(now):
+        if np.vdot(now.L, now.L) <= trace_bound * (1 + 1e-9):
+            seen.append(now.value)
 
     problem = problem_of(loss, 0.0, trace_bound)
     options = {"max_rank": WIDTH, "tol": 1e-6, "max_iter": max_iter, "observe": note_if_feasible}
@@ -93,3 +97,146 @@ def test_within_trace_shortens_only_what_is_too_long(bound, trace):
     shortened = within_trace(L, bound)
     assert np.vdot(shortened, shortened) == pytest.approx(trace, rel=1e-14)
     np.testing.assert_allclose(shortened / shortened[0, 0], L)
+
+
+# -- one descent, without a certificate -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("trace_bound", [np.inf, 1.0, 2.5], ids=["unbounded", "bounded", "almost bounded"])
+@pytest.mark.parametrize("rank", [1, 2])
+def test_without_a_certificate_it_is_the_staircase_of_one_rank(loss, rank, trace_bound):
+    problem = problem_of(loss, trace_bound=trace_bound)
+    options = {"tol": 1e-6, "max_iter": 2000}
+    plain = minimise_factored(problem, first_columns(rank), max_rank=WIDTH, certified=False, **options)
+    reference = minimise_factored(problem, first_columns(rank), max_rank=rank, **options)
+    assert plain.certificate is None
+    assert plain.converged
+    assert plain.L.shape == (WIDTH, rank)
+    assert np.vdot(plain.L, plain.L) <= trace_bound * (1 + 1e-12)
+    assert problem.value(plain.L @ plain.L.T) == pytest.approx(reference.certificate.value, rel=1e-5)
+    assert plain.n_iter <= reference.n_iter
+
+
+def test_without_a_certificate_it_asks_for_none(loss, monkeypatch):
+    def forbidden(*args):
+        raise AssertionError("certify was called")
+
+    monkeypatch.setattr("samekind.solvers.factored.certify", forbidden)
+    minimise_factored(problem_of(loss), first_columns(2), max_rank=WIDTH, tol=1e-3, max_iter=500, certified=False)
+
+
+@pytest.mark.parametrize("max_iter", [1, 5])
+def test_without_a_certificate_running_out_is_said(loss, max_iter):
+    options = {"max_rank": 2, "tol": 1e-6, "max_iter": max_iter, "certified": False}
+    solution = minimise_factored(problem_of(loss), first_columns(2), **options)
+    assert solution.n_iter == max_iter
+    assert not solution.converged
+
+
+# -- going on from a saved state --------------------------------------------------------------------------------------
+
+
+def written_and_read(state):
+    file = io.BytesIO()
+    np.savez(file, **state.arrays())
+    file.seek(0)
+    facts = json.loads(json.dumps(state.facts(), allow_nan=False))
+    return State.restored(np.load(file, allow_pickle=False), facts)
+
+
+def assert_same_bits(one, other):
+    assert one.facts() == other.facts()
+    for name, array in one.arrays().items():
+        assert array.tobytes() == other.arrays()[name].tobytes(), name
+
+
+def assert_same_solution(one, other):
+    assert one.L.tobytes() == other.L.tobytes()
+    for name in ("certificate", "n_iter", "n_evaluations", "converged"):
+        assert getattr(one, name) == getattr(other, name), name
+
+
+def watched(problem, L0, **options):
+    seen = []
+    solution = minimise_factored(problem, L0, observe=seen.append, **options)
+    return solution, seen
+
+
+CLIMBS = {
+    "one rank": (("triplet", 0.05, np.inf), WIDTH, {"max_rank": WIDTH, "tol": 1e-3}),
+    "widened": (("pairwise-equal", 0.05, np.inf), 1, {"max_rank": WIDTH, "tol": 1e-4}),
+    "widened on the sphere": (("pairwise-equal", 0.05, 0.5), 1, {"max_rank": WIDTH, "tol": 1e-4}),
+    "every leg": (("triplet", 0.05, 1.0), 1, {"max_rank": WIDTH, "tol": 1e-3}),
+    "tightened": (("pairwise-equal", 0.0, 3.0), WIDTH, {"max_rank": WIDTH, "tol": 1e-6}),
+    "few columns": (("triplet", 0.05, 1.0), 1, {"max_rank": 2, "tol": 1e-3}),
+    "uncertified": (("triplet", 0.05, 2.5), 4, {"max_rank": WIDTH, "tol": 1e-3, "certified": False}),
+    "cut short": (("triplet", 0.05, 1.0), 1, {"max_rank": WIDTH, "tol": 1e-3, "max_iter": 17}),
+}
+
+
+def climb(name):
+    """A problem, its first factor, and how far to go."""
+    arguments, rank, options = CLIMBS[name]
+    return problem_of(*arguments), first_columns(rank), {"max_iter": 2000} | options
+
+
+@pytest.mark.parametrize("name", CLIMBS)
+def test_going_on_from_any_iteration_ends_with_the_same_floats(name):
+    problem, L0, options = climb(name)
+    solution, seen = watched(problem, L0, **options)
+    for k, progress in enumerate(seen):
+        again, tail = watched(problem, None, resume=written_and_read(progress.state), **options)
+        assert_same_solution(again, solution)
+        assert len(tail) == len(seen) - 1 - k
+        for one, other in zip(tail, seen[k + 1 :], strict=True):
+            assert (one.value, one.iteration, one.L.tobytes()) == (other.value, other.iteration, other.L.tobytes())
+            assert_same_bits(one.state, other.state)
+
+
+def test_the_climbs_above_pass_through_all_there_is_to_resume():
+    states = {name: [now.state for now in watched(*climb(name)[:2], **climb(name)[2])[1]] for name in CLIMBS}
+    ranks = {name: {state.shape[1] for state in path} for name, path in states.items()}
+    assert [state.leg for state in states["one rank"]] == ["free"] * len(states["one rank"])
+    assert len(ranks["widened"]) > 1
+    assert len({state.shape for state in states["widened on the sphere"] if state.leg == "sphere"}) > 1
+    for name in ("every leg", "uncertified"):
+        assert {state.leg for state in states[name]} == {"free", "sphere", "inside"}
+    assert states["tightened"][-1].tightenings > states["tightened"][0].tightenings
+    assert ranks["few columns"] == {1, 2}
+    assert len(ranks["uncertified"]) == 1
+
+
+def test_a_run_that_was_stopped_goes_on_as_if_it_was_not():
+    problem, L0, options = climb("every leg")
+    solution, seen = watched(problem, L0, **options)
+    for iteration in range(1, len(seen), 6):
+        states = []
+
+        def enough(now, states=states, iteration=iteration):
+            states.append(now.state)
+            return now.iteration == iteration
+
+        stopped = minimise_factored(problem, L0, observe=enough, **options)
+        assert stopped.n_iter == iteration
+        assert_same_solution(minimise_factored(problem, L0, resume=states[-1], **options), solution)
+
+
+def test_iterations_and_evaluations_are_counted_over_all_legs(monkeypatch):
+    calls, evaluate = [], JointProblem.factored_value_and_gradient
+    monkeypatch.setattr(
+        JointProblem, "factored_value_and_gradient", lambda self, L: calls.append(L) or evaluate(self, L)
+    )
+    problem, L0, options = climb("uncertified")
+    solution, seen = watched(problem, L0, **options)
+    assert [now.iteration for now in seen] == [now.state.n_iter for now in seen] == list(range(1, len(seen) + 1))
+    assert solution.n_evaluations == len(calls)
+    for before, after in pairwise(seen):
+        assert after.state.n_evaluations > before.state.n_evaluations
+
+
+def test_progress_tells_a_factor_and_its_value():
+    problem, L0, options = climb("every leg")
+    _, seen = watched(problem, L0, **options)
+    for now in seen:
+        assert now.L.shape == now.state.shape
+        assert now.value == problem.factored_value_and_gradient(now.L)[0]

@@ -1,5 +1,7 @@
 """Accelerated projected gradient: problems with a known answer, monotone descent, honest bounds."""
 
+import io
+import json
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -13,7 +15,7 @@ from hypothesis.extra import numpy as hnp
 
 from samekind.kernels.spectral import project_trace_ball
 from samekind.solvers.joint import JointProblem
-from samekind.solvers.projected import first_step, minimise, strongly_convex_bound
+from samekind.solvers.projected import State, first_step, minimise, strongly_convex_bound
 from tests import cases, oracle
 
 
@@ -231,3 +233,101 @@ def test_the_first_step_lowers_the_objective_and_is_feasible():
     assert problem.value(A) < problem.value(np.zeros((6, 6)))
     assert np.linalg.eigvalsh(A).min() >= -1e-15
     assert np.trace(A) <= 0.2 + 1e-12
+
+
+def test_a_first_curvature_is_taken_as_it_is():
+    p = np.array([3.0, -2.0, 0.5])
+    problem = Orthant(np.full(3, 4.0), p)
+    solution = minimise(problem, np.ones(3), tol=1e-9, max_iter=1, curvature=4.0)
+    np.testing.assert_array_equal(solution.x, problem.optimum)  # a quadratic's own curvature leads there in one step
+    assert solution.n_evaluations == 3  # before, after, and once more for the bound
+
+
+def test_the_last_curvature_spares_a_similar_problem_the_search():
+    case = cases.case("triplet")
+    problem, similar = (JointProblem(case.objective, case.Z, ridge) for ridge in (0.1, 0.11))
+    start, options = np.zeros((6, 6)), {"tol": 1e-6, "max_iter": 500}
+    last = minimise(problem, start, **options).curvature
+    warm, flat, steep = (minimise(similar, start, curvature=guess, **options) for guess in (last, 1e-6, 1e6 * last))
+    assert warm.n_evaluations < flat.n_evaluations
+    assert warm.n_evaluations < steep.n_evaluations
+    assert warm.value == pytest.approx(flat.value, rel=1e-6)
+    assert last / 100 < warm.curvature < last * 100
+
+
+# -- going on from a saved state --------------------------------------------------------------------------------------
+
+
+def written_and_read(state):
+    file = io.BytesIO()
+    np.savez(file, **state.arrays())
+    file.seek(0)
+    facts = json.loads(json.dumps(state.facts(), allow_nan=False))
+    return State.restored(np.load(file, allow_pickle=False), facts)
+
+
+def assert_same_bits(one, other):
+    assert one.facts() == other.facts()
+    for name, array in one.arrays().items():
+        assert array.tobytes() == other.arrays()[name].tobytes(), name
+
+
+def assert_same_solution(one, other):
+    assert one.x.tobytes() == other.x.tobytes()
+    for name in ("value", "gap", "n_iter", "n_evaluations", "converged", "curvature"):
+        assert getattr(one, name) == getattr(other, name), name
+
+
+def resumable(name):
+    """A problem, its start, and how far to go."""
+    if name == "orthant":  # momentum goes too far once, and nothing bounds f from below
+        return Orthant(np.geomspace(1e-2, 1, 9), np.ones(9)), np.zeros(9), {"tol": 1e-6, "max_iter": 500}
+    loss, ridge, trace_bound = {
+        "ridge": ("triplet", 0.1, np.inf),
+        "bounded": ("triplet", 0.0, 2.0),
+        "both": ("pairwise-equal", 0.1, 1.0),
+        "neither": ("pairwise-equal", 0.0, np.inf),
+        "to the last bit": ("triplet", 0.1, 1.0),
+        "cut short": ("triplet", 0.1, np.inf),
+    }[name]
+    case = cases.case(loss, dtype=np.float32 if name == "to the last bit" else np.float64)
+    limits = {"tol": {"to the last bit": 0.0}.get(name, 1e-4), "max_iter": 12 if name == "cut short" else 40}
+    return JointProblem(case.objective, case.Z, ridge, trace_bound), np.zeros((6, 6)), limits
+
+
+@pytest.mark.parametrize("name", ["orthant", "ridge", "bounded", "both", "neither", "to the last bit", "cut short"])
+def test_going_on_from_any_iteration_ends_with_the_same_floats(name):
+    problem, x0, options = resumable(name)
+    solution, seen = watched(problem, x0, **options)
+    assert len(seen) > 10
+    for k, progress in enumerate(seen):
+        again, tail = watched(problem, None, resume=written_and_read(progress.state), **options)
+        assert_same_solution(again, solution)
+        assert len(tail) == len(seen) - 1 - k
+        for one, other in zip(tail, seen[k + 1 :], strict=True):
+            assert (one.value, one.gap, one.iteration) == (other.value, other.gap, other.iteration)
+            assert_same_bits(one.state, other.state)
+
+
+def test_a_run_that_was_stopped_goes_on_as_if_it_was_not():
+    problem, x0, options = resumable("ridge")
+    solution = minimise(problem, x0, **options)
+    states = []
+    minimise(problem, x0, observe=lambda now: states.append(now.state) or now.iteration == 5, **options)
+    assert_same_solution(minimise(problem, x0, resume=states[-1], **options), solution)
+
+
+def test_progress_and_state_tell_the_same():
+    problem, x0, options = resumable("both")
+    _, seen = watched(problem, x0, **options)
+    for progress in seen:
+        state = progress.state
+        assert progress.x is state.x
+        assert (progress.value, progress.iteration) == (state.value, state.iteration)
+        assert progress.gap == state.value - state.lower
+
+
+def test_an_unknown_lower_bound_survives_a_file():
+    problem, x0, options = resumable("neither")
+    _, seen = watched(problem, x0, **options)
+    assert written_and_read(seen[-1].state).lower == -np.inf

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 from samekind.compute.sources import FactoredDistances, PresentDistances
+from samekind.solvers.blocks import BlockMetric, BlockProblem
 from samekind.solvers.joint import JointProblem, solve_joint
 from samekind.solvers.projected import minimise
-from samekind.solvers.selection import BlockMetric, BlockProblem, group_scores, select_groups
+from samekind.solvers.search import Scoring
+from samekind.solvers.selection import select_groups
 from samekind.store import ArrayStore, FeatureGroups
 from samekind.store import base as store_base
 from tests import cases, oracle
@@ -59,6 +61,11 @@ def state_after(loss, n_steps, *, room=cases.PLENTY, dtype=np.float64, spread=1.
         state.metric.add(k, L @ L.T, alpha)
         state.A = alpha * state.A + oracle.embedded(L @ L.T, columns, 6)
     return state
+
+
+def group_scores(state, objective, groups, norm="frobenius"):
+    weights = objective.weights(state.present).kept()
+    return Scoring(objective, state.store, RIDGE, norm).exact(weights, groups, state.metric)
 
 
 def whole_matrix(metric, groups, n_features):
@@ -220,7 +227,7 @@ def test_group_scores_equal_the_oracles(loss, n_steps, norm, dtype, rtol):
         oracle.group_score(state.case.Z, state.A, state.columns(k), state.case.reference, RIDGE, norm)
         for k in (0, 1, 2)
     ]
-    scores = group_scores(state.case.objective, state.store, [0, 1, 2], state.present, state.metric, RIDGE, norm)
+    scores = group_scores(state, state.case.objective, [0, 1, 2], norm)
     assert max(literal) > 0
     assert cases.relative_error(scores, literal) < rtol
 
@@ -230,12 +237,10 @@ def test_group_scores_equal_the_oracles(loss, n_steps, norm, dtype, rtol):
 def test_scores_do_not_depend_on_panels_or_memory(loss, monkeypatch, widest, tiles):
     everything, scarce = state_after(loss, 3), state_after(loss, 3, room=tiles * 25 * 8)
     objective = everything.case.objective
-    expected = group_scores(
-        objective, everything.store, [2, 0, 1], everything.present, everything.metric, RIDGE, "frobenius"
-    )
+    expected = group_scores(everything, objective, [2, 0, 1])
     monkeypatch.setattr(store_base, "WIDEST_PANEL", widest)
     small = scarce.case.with_plan(5, memory_budget=tiles * 25 * 8).objective
-    scores = group_scores(small, scarce.store, [2, 0, 1], scarce.present, scarce.metric, RIDGE, "frobenius")
+    scores = group_scores(scarce, small, [2, 0, 1])
     np.testing.assert_allclose(scores, expected, rtol=1e-11)
 
 

@@ -1,5 +1,6 @@
 """`samekind fit`"""
 
+import errno
 import time
 import warnings
 from collections.abc import Iterator
@@ -11,16 +12,27 @@ import typer
 from rich.console import Console
 
 from samekind.cli.options import JobsOption, JsonOption, QuietOption, parse_ridge
-from samekind.cli.output import Lines, check_writable, duration, plural, say_facts, say_json, say_list
+from samekind.cli.output import (
+    SECONDS_PER_LINE,
+    check_writable,
+    duration,
+    plural,
+    say_error,
+    say_facts,
+    say_json,
+    say_list,
+)
 
 if TYPE_CHECKING:
     from samekind.estimators import EnsembleMetric
     from samekind.evaluation import VerificationResult
     from samekind.kernels.types import IntArray
-    from samekind.solvers.events import Event, Observer
+    from samekind.solvers.events import Observer
     from samekind.store import DiskStore
 
 FEWEST_LABELS = 2  # that can be told apart
+INTERRUPTED = 130  # exit status, as that of every verb
+TITLES = {"selection": "Choosing regions", "joint": "Learning the joint metric"}
 
 
 def fit(
@@ -55,6 +67,30 @@ def fit(
         float | None,
         typer.Option("--hold-out", help="Share of the labels kept out, to choose the threshold on: 0.2, for example."),
     ] = None,
+    search: Annotated[
+        Literal["auto", "fast", "exact"],
+        typer.Option(
+            "--search",
+            help="How regions are chosen. exact: the paper's algorithm to the letter; fast, for many regions: all are "
+            "looked at in a sketch, and the metric of one is learned on a sample of pairs; auto: fast where it pays.",
+        ),
+    ] = "auto",
+    anchors: Annotated[
+        str,
+        typer.Option(
+            "--anchors",
+            help="Pictures that all others are compared with in the joint step. all; grow: few at first, all in the "
+            "end; a number: no more than these, and the error is estimated; or auto.",
+        ),
+    ] = "auto",
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(
+            "--checkpoint",
+            metavar="DIR",
+            help="Folder to keep each finished round in: the same command, run again, goes on from the last one.",
+        ),
+    ] = None,
     memory: Annotated[str, typer.Option("--memory", help="Memory for pairs of pictures, such as 2GB.")] = "512MB",
     jobs: JobsOption = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of all that is drawn at random.")] = 0,
@@ -70,7 +106,12 @@ def fit(
     With --hold-out 0.2 a fifth of the labels (people, say) take no part in the learning: the model's threshold is
     chosen on pairs of their pictures, and it is reported how well it tells them apart.
 
+    With --checkpoint DIR a fit that was stopped, be it by Ctrl-C or killed, loses one round at most: the same command
+    goes on with it. The folder may be deleted when the model is there.
+
     Example: samekind fit faces.store faces.safetensors --hold-out 0.2
+
+    Example: samekind fit faces.store faces.safetensors --checkpoint faces.fit
 
     Example: samekind fit faces.store small.safetensors --max-groups 50 --components 32
     """
@@ -80,11 +121,16 @@ def fit(
         "n_components": components,
         "ridge": parse_ridge(ridge),
         "whiten": "auto" if whiten is None else whiten or None,
+        "search": search,
+        "anchors": _parse_anchors(anchors),
+        "checkpoint": checkpoint,
         "memory_budget": memory,
         "n_jobs": jobs,
         "random_state": seed,
     }
     check_writable(model)
+    if checkpoint is not None:
+        _check_folder(checkpoint, model)
 
     from samekind.estimators import EnsembleMetric
     from samekind.estimators.validation import max_groups_from, ridge_from
@@ -96,7 +142,11 @@ def fit(
     for family, groups in features.families.items():
         max_groups_from(max_groups, len(groups), family)
     train, held = _split(features, hold_out, seed)
-    with warnings.catch_warnings(record=True) as caught, _listening(list(features.families), not quiet) as listen:
+    with (
+        warnings.catch_warnings(record=True) as caught,
+        _interruptible(checkpoint),
+        _listening(not quiet) as listen,
+    ):
         warnings.simplefilter("always", UserWarning)
         learner = EnsembleMetric(**options, callback=listen).fit(features, features.labels, rows=train)
     verified = None if held is None else _verified(learner, features, held, seed)
@@ -130,6 +180,26 @@ def _loss_options(loss: str, threshold: float | None, beta: float | None, neighb
             if other != loss and value is not None:
                 raise ValueError(f"{names[name]} belongs to --loss {other}, but the loss is {loss}: leave it out.")
     return {"loss": loss} | {name: value for name, value in own[loss].items() if value is not None}
+
+
+def _parse_anchors(text: str) -> int | str:
+    if text in ("auto", "all", "grow"):
+        return text
+    if not text.isdecimal() or int(text) < 1:
+        raise ValueError(
+            f"--anchors {text!r} must be auto, all, grow or a number of pictures of at least 1, such as 5000."
+        )
+    return int(text)
+
+
+def _check_folder(folder: Path, model: Path) -> None:
+    """Refuse before the work a folder that could not be made or written into, or would be where the model is to be."""
+    there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    if not there.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, "A checkpoint is a folder; this is a file", str(there))
+    if model.resolve() in (folder.resolve(), *folder.resolve().parents):
+        raise ValueError(f"--checkpoint {folder} is a folder, but the model is to be the file {model}: name another.")
+    check_writable(there / ".samekind-checkpoint")
 
 
 def _split(store: "DiskStore", share: float | None, seed: int) -> tuple["IntArray", "IntArray | None"]:
@@ -205,43 +275,29 @@ def _held_facts(held: dict[str, Any]) -> list[tuple[str, object]]:
 
 
 @contextmanager
-def _listening(families: list[str], shown: bool) -> Iterator["Observer | None"]:
-    """One bar per step on stderr, as stdout is for results; where no one watches, a line now and then."""
-    console, lines = Console(stderr=True), Lines("Learning, round")
+def _listening(shown: bool) -> Iterator["Observer | None"]:
+    """A bar per step on stderr, as stdout is for results; where no one watches, a line now and then."""
     if not shown:
         yield None
         return
-    if not console.is_terminal:
-        yield lambda event: lines(event.iteration, event.total)
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from samekind.estimators.progress import ProgressBars, ProgressLines
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[state]}"))
-    with Progress(*columns, TimeElapsedColumn(), console=console) as progress:
-        yield _Bars(progress, families)
-        for task in progress.tasks:
-            progress.update(task.id, total=task.completed)  # a step may end before its last round
+    console = Console(stderr=True)
+    with (
+        ProgressBars(console, TITLES, first="Reading descriptors")
+        if console.is_terminal
+        else ProgressLines(console, TITLES, SECONDS_PER_LINE)
+    ) as display:
+        yield display
 
 
-class _Bars:
-    """Draws a solver's events: selection family by family, then the joint step."""
-
-    def __init__(self, progress: Any, families: list[str]) -> None:
-        self.progress = progress
-        self.titles = [f"Choosing regions ({family})" for family in families]
-        self.task = progress.add_task("Reading descriptors", total=None, state="")
-        self.step, self.iteration = "", 0
-
-    def __call__(self, event: "Event") -> None:
-        if event.step != self.step or event.iteration <= self.iteration:
-            self._next(event)
-        self.iteration = event.iteration
-        state = f"objective {event.objective:.5g}, rank {event.rank}"
-        self.progress.update(self.task, completed=event.iteration, state=state)
-
-    def _next(self, event: "Event") -> None:
-        done = self.progress.tasks[-1]
-        self.progress.update(self.task, total=done.completed or 1, completed=done.completed or 1)
-        title = self.titles.pop(0) if event.step == "selection" and self.titles else "Learning the joint metric"
-        self.task = self.progress.add_task(title, total=event.total, state="")
-        self.step = event.step
+@contextmanager
+def _interruptible(checkpoint: Path | None) -> Iterator[None]:
+    """Say after Ctrl-C what became of the work, where it was kept."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        if checkpoint is None:
+            raise
+        say_error(f"interrupted. The same command goes on from the last round that was finished, kept in {checkpoint}.")
+        raise typer.Exit(INTERRUPTED) from error

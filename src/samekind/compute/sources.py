@@ -1,14 +1,16 @@
 """Where a tile of distances comes from: the data, a sum of two sources, or memory."""
 
+from collections.abc import Iterator
 from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from samekind.compute.executor import Executor
-from samekind.compute.tiles import Tile, TileKey, TilePlan
+from samekind.compute.tiles import Plan, Samples, Tile, TileKey, places
 from samekind.kernels.distances import euclidean_factors, quadratic_factors
-from samekind.kernels.types import Array
+from samekind.kernels.exponentials import scaled_sum
+from samekind.kernels.types import Array, IntArray
 
 Made_co = TypeVar("Made_co", covariant=True)
 
@@ -50,14 +52,14 @@ class ScaledSum:
 
     def tile(self, tile: Tile) -> Array:
         D = self.D.tile(tile)
-        D += D.dtype.type(self.alpha) * self.D0.tile(tile)
+        scaled_sum(self.D0.tile(tile), self.alpha, D, out=D)
         return D
 
 
 class KeptTiles(Generic[Made_co]):
     """Another source's tiles, made once and kept as long as they fit `room` bytes; the rest are made each time."""
 
-    def __init__(self, source: TileSource[Made_co], plan: TilePlan, itemsize: int, room: int):
+    def __init__(self, source: TileSource[Made_co], plan: Plan, itemsize: int, room: int):
         self.source = source
         self.kept: dict[TileKey, Made_co] = {}
         self.keeps = fitting(plan, itemsize, room)
@@ -71,7 +73,7 @@ class KeptTiles(Generic[Made_co]):
         return made
 
 
-def fitting(plan: TilePlan, itemsize: int, room: int) -> set[TileKey]:
+def fitting(plan: Plan, itemsize: int, room: int) -> set[TileKey]:
     """The first tiles of a plan, as many as fit `room` bytes."""
     chosen = set()
     for tile in plan.tiles():
@@ -82,13 +84,23 @@ def fitting(plan: TilePlan, itemsize: int, room: int) -> set[TileKey]:
     return chosen
 
 
+class FixedTiles:
+    """Tiles in memory."""
+
+    def __init__(self, tiles: dict[TileKey, Array]):
+        self.tiles = tiles
+
+    def tile(self, tile: Tile) -> Array:
+        return self.tiles[tile.key]
+
+
 class PresentDistances:
     """D0: the distances under the metric as it stands, updated as the metric grows.
 
     Tiles that fit `room` bytes are kept and updated in place; the others are made anew from the samples' codes.
     """
 
-    def __init__(self, plan: TilePlan, dtype: DTypeLike, room: int):
+    def __init__(self, plan: Plan, dtype: DTypeLike, room: int):
         self.plan = plan
         self.kept: dict[TileKey, Array] = {}
         self.keeps = fitting(plan, np.dtype(dtype).itemsize, room)
@@ -99,11 +111,48 @@ class PresentDistances:
         kept = self.kept.get(tile.key)
         return self.from_codes.tile(tile) if kept is None else kept
 
+    def on(self, plan: Plan, executor: Executor) -> "FixedTiles":
+        """The distances of another plan's tiles: of some anchors, say."""
+        return FixedTiles(dict(executor.map(lambda tile: (tile.key, self.cells(tile)), list(plan.tiles()))))
+
+    def cells(self, tile: Tile) -> Array:
+        """The distances of any rows and columns."""
+        if len(self.kept) < self.plan.n_tiles:
+            return self.from_codes.tile(tile)
+        cells = np.empty(tile.shape, self.codes.dtype)
+        across = list(self._parts(tile.cols))
+        for down, at_rows, i in self._parts(tile.rows):
+            for other, at_cols, j in across:
+                if down <= other:
+                    cells[at_rows, at_cols] = self.kept[down, other][np.ix_(i, j)]
+                else:
+                    cells[at_rows, at_cols] = self.kept[other, down][np.ix_(j, i)].T
+        return cells
+
+    def _parts(self, samples: Samples) -> Iterator[tuple[int, slice, IntArray]]:
+        """Which of some samples lie in which block of the plan: its start, their places, and their rows in it."""
+        rising = places(samples)
+        for block in self.plan.blocks():
+            here = slice(*np.searchsorted(rising, [block.start, block.stop]).tolist())
+            if here.start < here.stop:
+                yield block.start, here, rising[here] - block.start
+
     def update(self, alpha: float, codes: Array, executor: Executor) -> None:
         """`D0 <- alpha D0 + ||y_i - y_j||^2`, the rows of `codes` being y."""
-        changed = ScaledSum(alpha, self, FactoredDistances.euclidean(codes))
+        own = FactoredDistances.euclidean(codes)
         kept = [tile for tile in self.plan.tiles() if tile.key in self.keeps]
-        self.kept = dict(executor.map(lambda tile: (tile.key, changed.tile(tile)), kept))
+        changed = ScaledSum(alpha, self, own)
+
+        def change(tile: Tile) -> None:
+            if tile.key in self.kept:
+                scaled_sum(self.kept[tile.key], alpha, own.tile(tile), out=self.kept[tile.key])
+            else:
+                made[tile.key] = changed.tile(tile)
+
+        made: dict[TileKey, Array] = {}
+        for _ in executor.map(change, kept):
+            pass
+        self.kept |= made
         if len(kept) < self.plan.n_tiles:
             self.codes = np.hstack([self.codes * self.codes.dtype.type(alpha**0.5), codes])
             self.from_codes = FactoredDistances.euclidean(self.codes)

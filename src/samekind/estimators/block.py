@@ -1,6 +1,7 @@
 """Step 1 as an estimator."""
 
 from collections.abc import Callable
+from os import PathLike
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -9,8 +10,9 @@ from numpy.typing import ArrayLike
 from samekind.estimators.base import MetricLearner
 from samekind.estimators.data import TrainingData
 from samekind.estimators.progress import Listeners
+from samekind.estimators.resume import snapshots_for
 from samekind.estimators.steps import Settings, diagonal, finished_metric, sparse_blocks
-from samekind.estimators.validation import check_callback, check_choice, max_groups_from, ridge_from
+from samekind.estimators.validation import check_callback, check_choice, max_groups_from, ridge_from, search_from
 from samekind.relation import Relation
 from samekind.solvers.events import Event
 from samekind.store import FeatureStore
@@ -44,12 +46,19 @@ class SparseBlockMetric(MetricLearner):
         45 for a store of descriptors, none for an array. The metric takes the features as they were before.
     score_norm : "frobenius" or "spectral"
         How line 4 of Algorithm 1 measures a projected gradient.
+    search : "auto", "fast" or "exact"
+        "exact" scores every group over all pairs in each round and solves its block on all pairs, as the paper does.
+        "fast" scores groups by a sketch of the weights, the leaders exactly, and solves blocks on sampled anchors; what
+        it did stands in `history_`. "auto": fast for more than 300 groups.
     max_iter, tol : int, float
         Of each round's block: iterations at most, and the relative distance from its optimum at which it ends.
     memory_budget : int or str
         Bytes for work over all pairs, beside the data themselves: "512MB", "2GiB".
-    random_state : ignored
-        The exact search draws nothing; here so that all estimators take it.
+    random_state : int, RandomState or None
+        Of what is drawn: anchors and sketches of the fast search.
+    checkpoint : path or None
+        A folder to write to while fitting; a fit that was killed goes on from there when it is run again with the same
+        data and parameters, and ends with the same metric.
     n_jobs : int or None
         Threads; None and -1 mean all cores. The result does not depend on it.
     verbose : int
@@ -67,7 +76,10 @@ class SparseBlockMetric(MetricLearner):
     blocks_ : dict
         Group number -> its matrix A_k, over the whitened numbers of the group where it was whitened.
     history_ : list of dict
-        One record per round: group, score, alpha, objective, rank ...
+        One record per round: group, score, alpha, objective, rank; with the fast search also `sketched` (groups scored
+        by the sketch), `rescored` (leaders scored exactly), `sketch_rank`, `sketch_missed` (share of the smooth part
+        that the sketch misses), `score_spread` (of exact over sketched scores, in logarithms), `n_anchors` and
+        `estimated_error` (of f, of the block solve on these anchors).
     objective_, ridge_, stopped_because_ : float, float, str
     threshold_, n_iter_, n_features_in_
 
@@ -91,10 +103,12 @@ class SparseBlockMetric(MetricLearner):
         n_neighbors: int | None = None,
         whiten: int | Literal["auto"] | None = "auto",
         score_norm: Literal["frobenius", "spectral"] = "frobenius",
+        search: Literal["auto", "fast", "exact"] = "auto",
         max_iter: int = 500,
         tol: float = 1e-3,
         memory_budget: int | str = "512MB",
         random_state: int | np.random.RandomState | None = None,
+        checkpoint: str | PathLike[str] | None = None,
         n_jobs: int | None = None,
         verbose: int = 0,
         callback: Callable[[Event], bool | None] | None = None,
@@ -109,10 +123,12 @@ class SparseBlockMetric(MetricLearner):
         self.n_neighbors = n_neighbors
         self.whiten = whiten
         self.score_norm = score_norm
+        self.search = search
         self.max_iter = max_iter
         self.tol = tol
         self.memory_budget = memory_budget
         self.random_state = random_state
+        self.checkpoint = checkpoint
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.callback = callback
@@ -126,10 +142,12 @@ class SparseBlockMetric(MetricLearner):
         settings = Settings.of(self)
         check_choice("score_norm", self.score_norm, ["frobenius", "spectral"])
         check_callback(self.callback)
+        search_from(self.search, 1)
         data = TrainingData.of(X, y, rows, self.feature_groups)
         dims = data.whitened_dims(self.whiten)
         ridge_from(self.ridge, 1)
         max_groups_from(self.max_groups, len(data.groups))
+        settings = settings.kept_in(snapshots_for(self, data))
         with Listeners(self.verbose, self.callback) as listeners, single_threaded_blas():
             data = data.whitened(dims)
             step1 = sparse_blocks(
@@ -141,6 +159,7 @@ class SparseBlockMetric(MetricLearner):
                 max_groups=self.max_groups,
                 ridge=self.ridge,
                 norm=self.score_norm,
+                search=self.search,
             )
         result = step1.result
         factors = result.metric.factors()

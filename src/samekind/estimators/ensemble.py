@@ -1,15 +1,16 @@
 """Both steps as one estimator."""
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from os import PathLike
 from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils import check_random_state
 
 from samekind.estimators.base import MetricLearner
 from samekind.estimators.data import TrainingData
 from samekind.estimators.progress import Listeners
+from samekind.estimators.resume import snapshots_for
 from samekind.estimators.steps import (
     Settings,
     Step1,
@@ -22,11 +23,13 @@ from samekind.estimators.steps import (
     sparse_blocks,
 )
 from samekind.estimators.validation import (
+    anchors_from,
     check_callback,
     check_choice,
     check_count,
     max_groups_from,
     ridge_from,
+    search_from,
 )
 from samekind.kernels.spectral import Matrix
 from samekind.relation import Relation
@@ -54,6 +57,10 @@ class EnsembleMetric(MetricLearner):
     ridge : "auto" or float
         "auto" is min(1, D / 1600), D being max_groups x mean group size in step 1 and the rank after step 1 in step 2;
         a number is taken for both.
+    search, anchors : as in `SparseBlockMetric` and `JointMetric`
+        How step 1 looks for groups, and how many samples step 2 goes over.
+    checkpoint : path or None
+        As in `SparseBlockMetric`, for both steps.
     loss, threshold, pair_balance, beta, n_neighbors, whiten, score_norm, max_iter, tol, memory_budget, random_state,
     n_jobs, verbose, callback
         As in `SparseBlockMetric` and `JointMetric`, for both steps. A callback that returns True ends the running
@@ -74,8 +81,9 @@ class EnsembleMetric(MetricLearner):
     converged_ : bool
     history_ : list of dict
         One record per round of step 1 ("step": "selection") and per iteration of step 2 ("step": "joint").
-    objective_, ridge_ : float, tuple of float
-        Of step 2; the ridges of step 1 (the largest over families) and step 2.
+    objective_, objective_error_, ridge_ : float, float, tuple of float
+        Of step 2; its standard error where it is of a sample, or else 0; the ridges of step 1 (the largest over
+        families) and step 2.
     stopped_because_ : dict
         Family -> why its selection ended (None is the only family's name where there are none).
     threshold_, n_iter_, n_features_in_
@@ -111,10 +119,13 @@ class EnsembleMetric(MetricLearner):
         n_neighbors: int | None = None,
         whiten: int | Literal["auto"] | None = "auto",
         score_norm: Literal["frobenius", "spectral"] = "frobenius",
+        search: Literal["auto", "fast", "exact"] = "auto",
+        anchors: int | Literal["auto", "all", "grow"] = "auto",
         max_iter: int = 500,
         tol: float = 1e-3,
         memory_budget: int | str = "512MB",
         random_state: int | np.random.RandomState | None = None,
+        checkpoint: str | PathLike[str] | None = None,
         n_jobs: int | None = None,
         verbose: int = 0,
         callback: Callable[[Event], bool | None] | None = None,
@@ -133,10 +144,13 @@ class EnsembleMetric(MetricLearner):
         self.n_neighbors = n_neighbors
         self.whiten = whiten
         self.score_norm = score_norm
+        self.search = search
+        self.anchors = anchors
         self.max_iter = max_iter
         self.tol = tol
         self.memory_budget = memory_budget
         self.random_state = random_state
+        self.checkpoint = checkpoint
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.callback = callback
@@ -151,6 +165,8 @@ class EnsembleMetric(MetricLearner):
         check_choice("score_norm", self.score_norm, ["frobenius", "spectral"])
         check_choice("solver", self.solver, ["auto", "convex", "factored"])
         check_callback(self.callback)
+        search_from(self.search, 1)
+        anchors_from(self.anchors, 1)
         if self.n_components is not None:
             check_count("n_components", self.n_components, self.n_features_in_, ", the number of features")
         data = TrainingData.of(X, y, rows, self.feature_groups)
@@ -158,6 +174,7 @@ class EnsembleMetric(MetricLearner):
         ridge_from(self.ridge, 1)
         for family, members in families.items():
             max_groups_from(self.max_groups, len(members), family)
+        settings = settings.kept_in(snapshots_for(self, data, families))
         relation = Relation.from_labels(y)
         with Listeners(self.verbose, self.callback) as listeners, single_threaded_blas():
             data = data.whitened(dims)
@@ -167,13 +184,14 @@ class EnsembleMetric(MetricLearner):
             self.step1_metric_ = finished_metric(self, data, diagonal(factors), ridge=ridges)
             self.metric_, self.certificate_, self.converged_ = self.step1_metric_, None, False
             self.objective_ = sum(step1.result.objective for step1 in steps1.values())
+            self.objective_error_ = 0.0
             if factors and not listeners.stopped:
                 bases = {k: orthonormal_basis(L) for k, L in factors.items()}
                 result, ridge = self._join(data.store, relation, bases, settings, listeners)
                 ridges.append(ridge)
                 self.metric_ = finished_metric(self, data, joined(bases, result.L), ridge=ridges)
                 self.certificate_, self.converged_ = result.certificate, result.converged
-                self.objective_ = result.objective
+                self.objective_, self.objective_error_ = result.objective, result.objective_error
         self.selected_groups_ = np.array(list(factors), dtype=np.intp)
         self.selected_group_names_ = list(data.names(list(factors)))
         self.history_ = listeners.history
@@ -191,7 +209,7 @@ class EnsembleMetric(MetricLearner):
     ) -> dict[Hashable, Step1]:
         """Step 1, family after family, until a callback stops it."""
         steps1: dict[Hashable, Step1] = {}
-        for family, members in families.items():
+        for number, (family, members) in enumerate(families.items()):
             if listeners.stopped:
                 break
             steps1[family] = sparse_blocks(
@@ -203,7 +221,9 @@ class EnsembleMetric(MetricLearner):
                 max_groups=self.max_groups,
                 ridge=self.ridge,
                 norm=self.score_norm,
+                search=self.search,
                 family=family,
+                number=number,
             )
         return steps1
 
@@ -226,5 +246,5 @@ class EnsembleMetric(MetricLearner):
             ridge=self.ridge,
             trace_bound=self.trace_bound,
             solver=self.solver,
-            random_state=check_random_state(self.random_state),
+            anchors=self.anchors,
         )

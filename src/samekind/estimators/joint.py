@@ -1,17 +1,18 @@
 """Step 2 as an estimator."""
 
 from collections.abc import Callable
+from os import PathLike
 from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils import check_random_state
 
 from samekind.estimators.base import MetricLearner
 from samekind.estimators.data import TrainingData, is_store
 from samekind.estimators.progress import Listeners
+from samekind.estimators.resume import snapshots_for
 from samekind.estimators.steps import Settings, by_group, finished_metric, joint_metric
-from samekind.estimators.validation import check_callback, check_choice, check_count, ridge_from
+from samekind.estimators.validation import anchors_from, check_callback, check_choice, check_count, ridge_from
 from samekind.relation import Relation
 from samekind.solvers.events import Event
 from samekind.store import FeatureStore
@@ -37,8 +38,14 @@ class JointMetric(MetricLearner):
         As in `SparseBlockMetric`; an array counts as one group.
     max_iter, tol : int, float
         Iterations at most, and the relative distance from the optimum at which the solver ends.
+    anchors : "auto", "all", "grow" or int
+        "all": every evaluation goes over all pairs. "grow": starts on the pairs of few random samples with all others,
+        takes more as soon as progress is within their noise, and finishes on all. A number: stops at so many, with an
+        estimated error (`objective_error_`). "auto": "grow" from 8,000 samples on.
     random_state : int, RandomState or None
-        Fills first columns of the factored solver where the gradient gives too few.
+        Draws anchors, and fills first columns of the factored solver where the gradient gives too few.
+    checkpoint : path or None
+        As in `SparseBlockMetric`.
 
     Attributes
     ----------
@@ -52,7 +59,10 @@ class JointMetric(MetricLearner):
     solver_ : str
         Which solver "auto" took.
     history_ : list of dict
-        One record per iteration.
+        One record per iteration, with `n_anchors` and, on samples, now and then `estimated_error`, the standard error
+        of f.
+    objective_error_ : float
+        Standard error of `objective_`; 0 where it is over all pairs.
     objective_, ridge_, threshold_, n_iter_, n_features_in_
 
     Notes
@@ -76,7 +86,9 @@ class JointMetric(MetricLearner):
         max_iter: int = 500,
         tol: float = 1e-3,
         memory_budget: int | str = "512MB",
+        anchors: int | Literal["auto", "all", "grow"] = "auto",
         random_state: int | np.random.RandomState | None = None,
+        checkpoint: str | PathLike[str] | None = None,
         n_jobs: int | None = None,
         verbose: int = 0,
         callback: Callable[[Event], bool | None] | None = None,
@@ -94,7 +106,9 @@ class JointMetric(MetricLearner):
         self.max_iter = max_iter
         self.tol = tol
         self.memory_budget = memory_budget
+        self.anchors = anchors
         self.random_state = random_state
+        self.checkpoint = checkpoint
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.callback = callback
@@ -108,11 +122,13 @@ class JointMetric(MetricLearner):
         settings = Settings.of(self)
         check_choice("solver", self.solver, ["auto", "convex", "factored"])
         check_callback(self.callback)
+        anchors_from(self.anchors, 1)
         if self.n_components is not None:
             check_count("n_components", self.n_components, self.n_features_in_, ", the number of features")
         data = TrainingData.of(X, y, rows, 1 if is_store(X) else [slice(None)])
         dims = data.whitened_dims(self.whiten)
         ridge_from(self.ridge, 1)
+        settings = settings.kept_in(snapshots_for(self, data))
         relation = Relation.from_labels(y)
         with Listeners(self.verbose, self.callback) as listeners, single_threaded_blas():
             data = data.whitened(dims)
@@ -126,7 +142,7 @@ class JointMetric(MetricLearner):
                 ridge=self.ridge,
                 trace_bound=self.trace_bound,
                 solver=self.solver,
-                random_state=check_random_state(self.random_state),
+                anchors=self.anchors,
             )
         self.metric_ = finished_metric(self, data, by_group(result.L, data.store.group_sizes), ridge=ridge)
         self.history_ = listeners.history
@@ -134,5 +150,6 @@ class JointMetric(MetricLearner):
         self.converged_ = result.converged
         self.solver_ = result.solver
         self.objective_ = result.objective
+        self.objective_error_ = result.objective_error
         self.ridge_ = ridge
         return self

@@ -2,18 +2,28 @@
 
 import warnings
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
 
 from samekind._version import __version__
 from samekind.compute.executor import Executor
 from samekind.compute.memory import parse_bytes
 from samekind.estimators.data import TrainingData, codes_of
 from samekind.estimators.progress import Listeners
-from samekind.estimators.validation import check_count, check_number, loss_from, max_groups_from, ridge_from
+from samekind.estimators.resume import Record
+from samekind.estimators.validation import (
+    anchors_from,
+    check_count,
+    check_number,
+    loss_from,
+    max_groups_from,
+    ridge_from,
+    search_from,
+)
 from samekind.evaluation.pairs import label_pairs, pair_distances
 from samekind.evaluation.verification import best_threshold
 from samekind.kernels.spectral import Matrix, Norm
@@ -22,8 +32,9 @@ from samekind.losses import Loss
 from samekind.metric import Metric
 from samekind.objective import Objective
 from samekind.relation import Relation
-from samekind.solvers.joint import JointProblem, JointResult, solve_joint
-from samekind.solvers.selection import SelectionResult, select_groups
+from samekind.solvers.checkpoint import NoCheckpoint, Snapshot, Snapshots
+from samekind.solvers.joint import JointProblem, JointResult, JointState, solve_joint
+from samekind.solvers.selection import SelectionResult, SelectionState, select_groups
 from samekind.store import FeatureStore, centred, panels_of
 
 MAX_THRESHOLD_PAIRS = 100_000
@@ -39,10 +50,12 @@ class Settings:
     memory_budget: int
     tol: float
     max_iter: int
+    seed: int
+    snapshots: Snapshots
 
     @classmethod
     def of(cls, estimator: Any) -> "Settings":
-        """The checked parameters of an estimator."""
+        """The checked parameters of an estimator; a checkpoint comes with `kept_in`."""
         n_neighbors = estimator.n_neighbors if estimator.loss == "triplet" else None
         return cls(
             loss_from(estimator.loss, estimator.threshold, estimator.pair_balance, estimator.beta),
@@ -51,7 +64,16 @@ class Settings:
             parse_bytes(estimator.memory_budget),
             check_number("tol", estimator.tol, above=0),
             check_count("max_iter", estimator.max_iter),
+            int(check_random_state(estimator.random_state).randint(np.iinfo(np.int32).max)),
+            NoCheckpoint(),
         )
+
+    def kept_in(self, snapshots: Snapshots) -> "Settings":
+        """With a checkpoint; the seed is that of the fit that began it."""
+        began = snapshots.load("fit")
+        if began is None:
+            snapshots.save("fit", Snapshot({}, {"seed": self.seed}))
+        return replace(self, snapshots=snapshots, seed=self.seed if began is None else int(began.facts["seed"]))
 
     def objective(self, relation: Relation, panels: Iterable[Array], dtype: np.dtype[Any]) -> Objective:
         """The loss over all pairs; target neighbours, where asked for, in the space of `panels` (class order)."""
@@ -91,12 +113,16 @@ def sparse_blocks(
     max_groups: Any,
     ridge: Any,
     norm: Norm,
+    search: Any,
     family: Hashable | None = None,
+    number: int = 0,
 ) -> Step1:
-    """Step 1 on the groups of one family."""
+    """Step 1 on the groups of one family, the `number`th."""
     rounds = max_groups_from(max_groups, len(groups), family)
     strength = ridge_from(ridge, rounds * float(np.mean(store.group_sizes[groups])))
     panels = StorePanels(store, groups, relation.order)
+    record = Record(settings.snapshots, f"step1-{number}", listeners, family)
+    snapshot = record.recalled()
     result = select_groups(
         settings.objective(relation, panels, store.dtype),
         store,
@@ -104,9 +130,13 @@ def sparse_blocks(
         max_groups=rounds,
         candidates=groups,
         norm=norm,
+        search=search_from(search, len(groups)),
         tol=settings.tol,
         max_iter=settings.max_iter,
-        observe=listeners.of_family(family),
+        seed=settings.seed,
+        observe=record.observer,
+        resume=None if snapshot is None else SelectionState.restored(snapshot.arrays, snapshot.facts),
+        keep=record.keep,
     )
     return Step1(result, strength)
 
@@ -121,21 +151,26 @@ def joint_metric(
     ridge: Any,
     trace_bound: Any,
     solver: Any,
-    random_state: np.random.RandomState,
+    anchors: Any,
 ) -> tuple[JointResult, float]:
     """Step 2 on Z (N, D) in class order, and the ridge it used."""
     Z = centred(Z)
     strength = ridge_from(ridge, Z.shape[1])
     bound = np.inf if trace_bound is None else check_number("trace_bound", trace_bound, above=0)
     problem = JointProblem(settings.objective(relation, [Z], Z.dtype), Z, strength, bound)
+    record = Record(settings.snapshots, "step2", listeners, None)
+    snapshot = record.recalled()
     result = solve_joint(
         problem,
         solver=solver,
         n_components=n_components,
         tol=settings.tol,
         max_iter=settings.max_iter,
-        random_state=random_state,
-        observe=listeners,
+        anchors=anchors_from(anchors, len(Z)),
+        seed=settings.seed,
+        observe=record.observer,
+        resume=None if snapshot is None else JointState.restored(snapshot.arrays, snapshot.facts),
+        keep=record.keep,
     )
     return result, strength
 

@@ -2,12 +2,15 @@
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from samekind.losses import Loss, PairwiseLoss, TripletLoss
 from samekind.store import FeatureGroups
+
+FEW_GROUPS = 300  # up to so many, all are scored exactly in every round
+MANY_SAMPLES = 8_000  # from so many on, step 2 starts on a sample
 
 
 def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
@@ -60,6 +63,25 @@ def max_groups_from(max_groups: Any, n_groups: int, family: Hashable | None = No
         return min(n_groups, 400)
     whose = "" if family is None else f" of family {family!r}"
     return check_count("max_groups", max_groups, n_groups, f", the number of feature groups{whose}")
+
+
+def search_from(search: Any, n_groups: int) -> Literal["exact", "fast"]:
+    """`"auto"` is fast for more than a few hundred groups."""
+    check_choice("search", search, ["auto", "fast", "exact"])
+    if search == "auto":
+        return "fast" if n_groups > FEW_GROUPS else "exact"
+    return "fast" if search == "fast" else "exact"
+
+
+def anchors_from(anchors: Any, n_samples: int) -> int | Literal["all", "grow"]:
+    """`"auto"` grows samples where there are many rows."""
+    if isinstance(anchors, str):
+        check_choice("anchors", anchors, ["auto", "all", "grow"])
+        grows = anchors == "grow" or (anchors == "auto" and n_samples >= MANY_SAMPLES)
+        return "grow" if grows else "all"
+    if isinstance(anchors, Integral) and not isinstance(anchors, bool):
+        return check_count("anchors", anchors)
+    raise ValueError(f'anchors={anchors!r} must be "auto", "all", "grow" or a number of samples.')
 
 
 def families_from(families: Any, groups: FeatureGroups) -> dict[Hashable, list[int]]:

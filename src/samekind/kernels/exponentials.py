@@ -1,4 +1,4 @@
-"""What both losses need of the pairs of two classes in a tile: nearly all of the time goes here.
+"""What is done to every cell of a tile, both losses' exponentials first: nearly all of the time goes here.
 
 Large float32 tiles are handed to `fused`, compiled, one pass each; the NumPy of this file is its oracle.
 """
@@ -48,6 +48,16 @@ def sigmoid_and_softplus_sum(threshold: float, D: Array, scale: float) -> tuple[
     H = sigmoid(margin, E)
     H *= D.dtype.type(scale)
     return H, total
+
+
+def scaled_sum(D0: Array, scale: float, D: Array, out: Array) -> None:
+    """`scale * D0 + D`, into `out`, which may be one of them."""
+    if _is_large(D) and D0.flags.c_contiguous:
+        from samekind.kernels import fused
+
+        fused.scaled_sum(D0, D.dtype.type(scale), D, out)
+    else:
+        np.add(D.dtype.type(scale) * D0, D, out=out)
 
 
 def exp_minus_abs(margin: Array) -> Array:

@@ -85,3 +85,11 @@ def sigmoid_and_softplus_parts(threshold: Any, D: Any, scale: Any) -> Any:
             hinges[j] += max(margin, _ZERO)
             H[i, j] = scale * ((_ONE if margin >= _ZERO else E) / below)
     return H, products, hinges
+
+
+@compiled
+def scaled_sum(D0: Any, scale: Any, D: Any, out: Any) -> None:
+    n, m = D.shape
+    for i in range(n):
+        for j in range(m):
+            out[i, j] = scale * D0[i, j] + D[i, j]

@@ -1,9 +1,9 @@
 """Z^T (S - W - W^T) Z and its kin (Eq. 6), from tiles of weights, half of the pairs being enough.
 
-Tiles cover each unordered pair of row and column blocks once. A tile of H stands for the weights of its pairs seen
-from both ends, so that `H + H^T = W + W^T`, and S holds the row sums of H + H^T. Each form takes the tiles of one strip
-of rows (`strip`) and joins the strips (`total`): strips are independent, so that they may be made in any order and
-by any number of threads, and so are the blocks of rows that `total` maps over.
+Tiles cover each unordered pair of row and column blocks once, or some rows against all columns. A tile of H stands for
+the weights of its pairs seen from both ends, so that `H + H^T = W + W^T`, and S holds the row sums of H + H^T. Each
+form takes the tiles of one strip (`strip`) and joins the strips (`total`): strips are independent, so that they may be
+made in any order and by any number of threads, and so are the blocks of rows that `total` maps over.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -12,19 +12,22 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 import numpy as np
 
 from samekind.kernels.spectral import Matrix, symmetrised
-from samekind.kernels.types import Array
+from samekind.kernels.types import Array, IntArray
+
+Samples: TypeAlias = slice | IntArray
 
 
 class WeightTile(NamedTuple):
-    rows: slice
-    cols: slice
+    rows: Samples
+    cols: Samples
     H: Array  # (n, m)
     value: float  # the tile's share of the loss, where the loss is a sum over tiles
+    number: int = -1  # of a sample's tile
 
 
 Result_co = TypeVar("Result_co", covariant=True)
 Degrees: TypeAlias = Array
-Part: TypeAlias = tuple[Array, Degrees]  # a strip's share of the form without S, and its share of S
+Part: TypeAlias = tuple[Any, Degrees]  # a strip's share of the form without S, and its share of S
 OverBlocks: TypeAlias = Callable[[Callable[[slice], Any]], Iterator[Any]]  # maps over blocks of rows, in order
 
 
@@ -43,8 +46,8 @@ class GramForm:
         self.Z = Z
 
     def strip(self, tiles: Iterator[WeightTile]) -> Part:
-        rows, HZ, degrees = _strip_product(self.Z, tiles)
-        return self.Z[rows].T @ HZ, degrees
+        degrees = np.zeros(len(self.Z))
+        return _sum(self.Z[rows].T @ HZ for rows, HZ in _products(self.Z, tiles, degrees)), degrees
 
     def total(self, parts: Iterable[Part], over_blocks: OverBlocks) -> Matrix:
         inner, degrees = _summed(parts)
@@ -60,8 +63,8 @@ class BlockForm:
         self.blocks = blocks
 
     def strip(self, tiles: Iterator[WeightTile]) -> Part:
-        rows, HZ, degrees = _strip_product(self.Z, tiles)
-        return self._inner(self.Z[rows], HZ), degrees
+        degrees = np.zeros(len(self.Z))
+        return _sum(self._inner(self.Z[rows], HZ) for rows, HZ in _products(self.Z, tiles, degrees)), degrees
 
     def total(self, parts: Iterable[Part], over_blocks: OverBlocks) -> list[Matrix]:
         inner, degrees = _summed(parts)
@@ -85,29 +88,57 @@ class ProductForm:
         self.Y = Y
 
     def strip(self, tiles: Iterator[WeightTile]) -> Part:
-        product = np.zeros_like(self.Y)
+        products = Sums()
         degrees = np.zeros(len(self.Y))
-        for rows, cols, H, _ in tiles:
-            product[rows] += H @ self.Y[cols]
-            product[cols] += H.T @ self.Y[rows]
-            _add_degrees(degrees, rows, cols, H)
-        return product, degrees
+        for tile in tiles:
+            products.add(tile.rows, tile.H @ self.Y[tile.cols])
+            products.add(tile.cols, tile.H.T @ self.Y[tile.rows])
+            add_degrees(degrees, tile)
+        return products, degrees
 
     def total(self, parts: Iterable[Part], over_blocks: OverBlocks) -> Matrix:
-        product, degrees = _summed(parts)
-        return degrees[:, None] * self.Y - product
+        product, degrees = np.zeros(self.Y.shape), np.zeros(len(self.Y))
+        for products, more_degrees in parts:
+            products.subtract_from(product)
+            degrees += more_degrees
+        for rows, SY in zip(
+            over_blocks(lambda rows: rows), over_blocks(lambda r: _scaled(self.Y, degrees, r)), strict=True
+        ):
+            product[rows] += SY
+        return product
 
 
-def _strip_product(Z: Array, tiles: Iterator[WeightTile]) -> tuple[slice, Array, Degrees]:
-    """`H Z` of one strip of rows, and the strip's share of S."""
-    degrees = np.zeros(len(Z))
+class Sums:
+    """Arrays that belong to certain samples, those of the same samples added up."""
+
+    def __init__(self) -> None:
+        self.sums: dict[tuple[int, int], tuple[Samples, Array]] = {}
+
+    def add(self, samples: Samples, array: Array) -> None:
+        key = (samples.start, samples.stop) if isinstance(samples, slice) else (-1, id(samples))
+        if key in self.sums:
+            self.sums[key][1].__iadd__(array)
+        else:
+            self.sums[key] = samples, array
+
+    def subtract_from(self, total: Matrix) -> None:
+        for samples, array in self.sums.values():
+            total[samples] -= array
+
+
+def _products(Z: Array, tiles: Iterator[WeightTile], degrees: Degrees) -> Iterator[tuple[Samples, Array]]:
+    """`H Z` of each run of tiles with the same rows; their share of S is added to `degrees`."""
     first = next(tiles)
-    HZ = first.H @ Z[first.cols]
-    _add_degrees(degrees, first.rows, first.cols, first.H)
-    for rows, cols, H, _ in tiles:
-        HZ += H @ Z[cols]
-        _add_degrees(degrees, rows, cols, H)
-    return first.rows, HZ, degrees
+    present, HZ = first.rows, first.H @ Z[first.cols]
+    add_degrees(degrees, first)
+    for tile in tiles:
+        if tile.rows is present:
+            HZ += tile.H @ Z[tile.cols]
+        else:
+            yield present, HZ
+            present, HZ = tile.rows, tile.H @ Z[tile.cols]
+        add_degrees(degrees, tile)
+    yield present, HZ
 
 
 def _scaled(Z: Array, degrees: Degrees, rows: slice) -> Array:
@@ -115,9 +146,9 @@ def _scaled(Z: Array, degrees: Degrees, rows: slice) -> Array:
     return Z[rows] * degrees[rows, None].astype(Z.dtype)
 
 
-def _add_degrees(degrees: Degrees, rows: slice, cols: slice, H: Array) -> None:
-    degrees[rows] += H.sum(axis=1)
-    degrees[cols] += H.sum(axis=0)
+def add_degrees(degrees: Degrees, tile: WeightTile) -> None:
+    degrees[tile.rows] += tile.H.sum(axis=1)
+    degrees[tile.cols] += tile.H.sum(axis=0)
 
 
 def _summed(parts: Iterable[Part]) -> tuple[Matrix, Degrees]:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from samekind.kernels.reductions import LogSums
-from samekind.kernels.types import Array
+from samekind.kernels.types import Array, IntArray
 from samekind.relation import PairTile, Relation
 
 
@@ -21,7 +21,7 @@ class Anchors(NamedTuple):
     factors: NDArray[np.float64]  # (n,)
     statistics: LogSums  # (n, n_statistics)
 
-    def of(self, part: slice) -> "Anchors":
+    def of(self, part: slice | IntArray) -> "Anchors":
         return Anchors(self.factors[part], self.statistics[part])
 
 
@@ -38,12 +38,29 @@ class BoundLoss(Protocol):
         """Whether the value is a sum over tiles; or else it comes from the row statistics."""
         ...
 
+    @property
+    def has_all_same(self) -> bool:
+        """Whether same-class pairs count one by one, so that a sample of anchors may be joined by all of them."""
+        ...
+
+    def anchor_candidates(self, relation: Relation) -> IntArray:
+        """The samples that anchors may be drawn from."""
+        ...
+
+    def on_anchors(self, anchors: IntArray) -> "BoundLoss":
+        """The same loss, its mean over rows taken over some anchors."""
+        ...
+
     def statistics(self, D: Array, pairs: PairTile, mirrored: bool) -> tuple[LogSums, LogSums | None]:
         """Row statistics (n, n_statistics) of a tile's rows and, where it is mirrored, of its columns (m, ...)."""
         ...
 
     def anchors(self, statistics: LogSums) -> tuple[float, Anchors]:
         """The merged row statistics (N, n_statistics), made into the value and what the weights need."""
+        ...
+
+    def anchor_values(self, statistics: LogSums) -> NDArray[np.float64]:
+        """What each sample adds to the value by way of its row statistics, (N,)."""
         ...
 
     def tile_value(self, D: Array, pairs: PairTile, mirrored: bool) -> float: ...

@@ -4,10 +4,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from samekind.kernels.exponentials import exp_minus_abs, sigmoid, sigmoid_and_softplus_sum
 from samekind.kernels.reductions import LogSums
-from samekind.kernels.types import Array
+from samekind.kernels.types import Array, IntArray
 from samekind.losses.base import Anchors
 from samekind.relation import PairTile, Relation
 
@@ -41,12 +42,22 @@ class BoundPairwiseLoss:
 
     n_statistics = 0
     has_tile_values = True
+    has_all_same = True
+
+    def anchor_candidates(self, relation: Relation) -> IntArray:
+        return np.arange(relation.n_samples)
+
+    def on_anchors(self, anchors: IntArray) -> "BoundPairwiseLoss":
+        return self  # the tiles say how often their pairs count
 
     def statistics(self, D: Array, pairs: PairTile, mirrored: bool) -> tuple[LogSums, LogSums | None]:
         raise NotImplementedError("the pairwise loss needs no row statistics")
 
     def anchors(self, statistics: LogSums) -> tuple[float, Anchors]:
         return 0.0, Anchors(np.ones(len(statistics)), statistics)
+
+    def anchor_values(self, statistics: LogSums) -> NDArray[np.float64]:
+        return np.zeros(len(statistics))
 
     def tile_value(self, D: Array, pairs: PairTile, mirrored: bool) -> float:
         value, _ = self._value_and_weights(D, pairs, _ends(mirrored))
@@ -57,10 +68,13 @@ class BoundPairwiseLoss:
 
     def _value_and_weights(self, D: Array, pairs: PairTile, ends: int) -> tuple[float, Array]:
         """The pairs of two classes all at once, then those of one class."""
-        share = ends * self.share_other
-        H, total = sigmoid_and_softplus_sum(self.threshold, pairs.others(D), -share)
-        value = share * total
-        share = ends * self.share_same
+        if pairs.count_others:
+            share = ends * pairs.count_others * self.share_other
+            H, total = sigmoid_and_softplus_sum(self.threshold, pairs.others(D), -share)
+            value = share * total
+        else:
+            H, value = np.zeros_like(D), 0.0
+        share = ends * pairs.count_same * self.share_same
         margin = D[pairs.same] - D.dtype.type(self.threshold)
         E = exp_minus_abs(margin)
         value += share * float(np.sum(np.log1p(E) + np.maximum(margin, 0), dtype=np.float64))

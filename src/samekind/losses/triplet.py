@@ -1,6 +1,6 @@
 """Triplet loss: every sample nearer to its own class than to others (Eq. 9-11)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +49,17 @@ class BoundTripletLoss:
 
     n_statistics = 2
     has_tile_values = False
+    has_all_same = False
+
+    def anchor_candidates(self, relation: Relation) -> IntArray:
+        return np.flatnonzero(self.is_anchor)
+
+    def on_anchors(self, anchors: IntArray) -> "BoundTripletLoss":
+        """The mean over some anchors only."""
+        chosen = np.zeros_like(self.is_anchor)
+        chosen[anchors] = True
+        chosen &= self.is_anchor
+        return replace(self, is_anchor=chosen, share=self.share * float(self.is_anchor.sum() / chosen.sum()))
 
     def statistics(self, D: Array, pairs: PairTile, mirrored: bool) -> tuple[LogSums, LogSums | None]:
         rows, cols = (_columns(others) for others in log_sum_exp_negative(pairs.others(D)))
@@ -60,9 +71,15 @@ class BoundTripletLoss:
 
     def anchors(self, statistics: LogSums) -> tuple[float, Anchors]:
         """The value, and `share sigmoid(z_i)` for each anchor: what its weights add up to on either side."""
-        z = np.where(self.is_anchor, self.log_scale + statistics.sum(axis=1), -np.inf)
-        value = self.share * float(np.logaddexp(0, z).sum())
-        return value, Anchors(self.share * np.exp(-np.logaddexp(0, -z)), statistics)
+        factors = self.share * np.exp(-np.logaddexp(0, -self._z(statistics)))
+        return float(self.anchor_values(statistics).sum()), Anchors(factors, statistics)
+
+    def anchor_values(self, statistics: LogSums) -> NDArray[np.float64]:
+        values: NDArray[np.float64] = self.share * np.logaddexp(0, self._z(statistics))
+        return values
+
+    def _z(self, statistics: LogSums) -> NDArray[np.float64]:
+        return np.where(self.is_anchor, self.log_scale + statistics.sum(axis=1), -np.inf)
 
     def tile_value(self, D: Array, pairs: PairTile, mirrored: bool) -> float:
         return 0.0
@@ -93,16 +110,16 @@ def _others(D: Array, rows: Anchors, cols: Anchors | None) -> Array:
 
     One exponential serves both ends when the shifts lie close enough together.
     """
-    shifts = rows.statistics[:, OTHERS]
-    if cols is None:
-        return _softmin(D, shifts[:, None], rows.factors[:, None])
-    back = cols.statistics[:, OTHERS]
-    low, high = min(shifts.min(), back.min()), max(shifts.max(), back.max())
-    if not high - low <= shared_exponent_range(D.dtype):
-        E = _softmin(D, shifts[:, None], rows.factors[:, None])
+    shifts, back = rows.statistics[:, OTHERS], np.zeros(0) if cols is None else cols.statistics[:, OTHERS]
+    both = np.concatenate([shifts, back])
+    low, high = both.min(), both.max()
+    if high - low <= shared_exponent_range(D.dtype):
+        from_cols = np.zeros(D.shape[1]) if cols is None else -cols.factors * np.exp(low - back)
+        return exp_times_sum(-low, D, -rows.factors * np.exp(low - shifts), from_cols)
+    E = _softmin(D, shifts[:, None], rows.factors[:, None])
+    if cols is not None:
         E += _softmin(D, back[None, :], cols.factors[None, :])
-        return E
-    return exp_times_sum(-low, D, -rows.factors * np.exp(low - shifts), -cols.factors * np.exp(low - back))
+    return E
 
 
 def _softmin(D: Array, shifts: NDArray[np.float64], factors: NDArray[np.float64]) -> Array:

@@ -1,6 +1,6 @@
 """What a solver tells while it works; whoever listens may ask it to stop."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -15,11 +15,13 @@ class Event:
     objective: float
     rank: int
     details: dict[str, Any] = field(default_factory=dict)
+    family: Hashable | None = None  # whose groups are chosen from
+    left: float | None = None  # work to come, in iterations like this one; None: unknown
 
     def record(self) -> dict[str, Any]:
         """A flat row for a history."""
         row = {"step": self.step, "iteration": self.iteration, "objective": self.objective, "rank": self.rank}
-        return row | self.details
+        return row | self.details | ({} if self.family is None else {"family": self.family})
 
 
 Observer: TypeAlias = Callable[[Event], bool | None]

@@ -2,19 +2,26 @@
 
 At a stationary L, `G + ridge A + multiplier I >= 0` makes L L^T optimal among all A; where it has a negative
 eigenvalue, its eigenvector is a column that L lacks (Burer and Monteiro; Journee, Bach, Absil and Sepulchre).
+
+A leg is one run of L-BFGS: over all L until tr A exceeds its bound ("free"), on the sphere ||L||^2 = trace_bound
+("sphere"), or over all L where f falls from the sphere inwards ("inside"). After the last leg of a rank L is
+stationary, and is certified, widened, or taken further down by a smaller tolerance. All that comes after an iteration
+follows from the state of its leg, so that a run can be resumed in the middle of any.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
-import scipy.optimize
+from numpy.typing import NDArray
 
 from samekind.kernels.spectral import Matrix, principal_axes
+from samekind.solvers import lbfgs
 from samekind.solvers.certificate import Certificate, ConvexMetricProblem, certify
 
-MEMORY = 20  # pairs of steps and gradient changes that L-BFGS remembers
+Leg: TypeAlias = Literal["free", "sphere", "inside"]
+
 STATIONARY = 1e-3  # L-BFGS ends when a step lowers f by less than this share of `tol`
 MAX_TIGHTENINGS = 3
 MAX_SHORTENINGS = 20
@@ -28,74 +35,194 @@ class FactoredProblem(ConvexMetricProblem, Protocol):
 @dataclass(frozen=True)
 class FactoredSolution:
     L: Matrix  # columns by falling length
-    certificate: Certificate
+    certificate: Certificate | None  # where one was asked for
     n_iter: int
     n_evaluations: int
     converged: bool
 
 
-class _Descent:
-    """L-BFGS runs that share one count of iterations and one listener."""
+@dataclass(frozen=True)
+class State:
+    """Where a run stands: the leg, its L-BFGS, and what went before it."""
 
-    def __init__(self, problem: FactoredProblem, max_iter: int, observe: Callable[[Matrix, float, int], bool | None]):
-        self.problem = problem
-        self.max_iter = max_iter
-        self.observe = observe
-        self.n_iter = 0
-        self.n_evaluations = 0
-        self.stopped = False
-        self.on_sphere = False
+    leg: Leg
+    shape: tuple[int, ...]  # of L
+    run: lbfgs.State
+    tightenings: int = 0
+    earlier_iterations: int = 0  # in legs before this one, as the evaluations
+    earlier_evaluations: int = 0
 
     @property
-    def over(self) -> bool:
-        return self.stopped or self.n_iter >= self.max_iter
+    def n_iter(self) -> int:
+        return self.earlier_iterations + self.run.n_iter
 
-    def to_stationary(self, L: Matrix, ftol: float) -> Matrix:
-        """A stationary factor below L: inside tr A < trace_bound, or on the sphere ||L||^2 = trace_bound."""
-        bound = self.problem.trace_bound
-        if not self.on_sphere:
-            L = self._run(L, ftol, leave_above=bound)
-            self.on_sphere = _trace(L) > bound
-        if self.on_sphere and not self.over:
-            L = self._run(L, ftol, radius=bound**0.5)
-            self.on_sphere = not self._falls_inwards(L)
-            if not self.on_sphere and not self.over:
-                L = self._run(L, ftol)
-        return within_trace(L, bound)
+    @property
+    def n_evaluations(self) -> int:
+        return self.earlier_evaluations + self.run.n_evaluations
 
-    def _falls_inwards(self, L: Matrix) -> bool:
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """What a file keeps as arrays."""
+        return self.run.arrays()
+
+    def facts(self) -> dict[str, bool | int | float | str]:
+        """What a file keeps as JSON."""
+        return self.run.facts() | {
+            "leg": self.leg,
+            "n_features": self.shape[0],
+            "rank": self.shape[1],
+            "tightenings": self.tightenings,
+            "earlier_iterations": self.earlier_iterations,
+            "earlier_evaluations": self.earlier_evaluations,
+        }
+
+    @classmethod
+    def restored(cls, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> "State":
+        """From `arrays()` and `facts()`."""
+        return cls(
+            facts["leg"],
+            (int(facts["n_features"]), int(facts["rank"])),
+            lbfgs.State.restored(arrays, facts),
+            int(facts["tightenings"]),
+            int(facts["earlier_iterations"]),
+            int(facts["earlier_evaluations"]),
+        )
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What is known after an iteration; `state` is what to resume from."""
+
+    L: Matrix
+    value: float
+    iteration: int
+    state: State
+
+
+def minimise_factored(
+    problem: FactoredProblem,
+    L0: Matrix,
+    *,
+    max_rank: int,
+    tol: float,
+    max_iter: int,
+    observe: Callable[[Progress], bool | None] = lambda progress: None,
+    resume: State | None = None,
+    certified: bool = True,
+) -> FactoredSolution:
+    """From L0, up the staircase to `max_rank` columns or to a relative gap of `tol`.
+
+    `certified=False` stays at the rank of L0 and ends where L is stationary. With `resume` L0 is not looked at.
+    """
+    descent = _Descent(problem, tol, max_iter, observe)
+    now = descent.started("free", L0) if resume is None else resume
+    may_be_optimal = max_rank >= now.shape[0]
+    while True:
+        now = descent.to_stationary(now)
+        L = principal_axes(within_trace(descent.factor(now), problem.trace_bound))
+        if not certified:
+            return FactoredSolution(L, None, now.n_iter, now.n_evaluations, converged=not descent.over(now))
+        certificate, falling = certify(problem, L @ L.T, L.shape[1], tol)
+        if certificate.optimal or descent.over(now):
+            break
+        wider = _widened(problem, L, falling, max_rank, certificate)
+        if wider is not None:
+            now = descent.restarted(now, wider)
+        elif may_be_optimal and now.tightenings < MAX_TIGHTENINGS:
+            now = descent.restarted(replace(now, tightenings=now.tightenings + 1), L)
+        else:
+            break
+    return FactoredSolution(
+        L,
+        certificate,
+        now.n_iter,
+        now.n_evaluations,
+        converged=certificate.optimal or not (descent.over(now) or may_be_optimal),
+    )
+
+
+class _Descent:
+    """Legs of L-BFGS for one problem and one listener."""
+
+    def __init__(self, problem: FactoredProblem, tol: float, max_iter: int, observe: Callable[[Progress], bool | None]):
+        self.problem = problem
+        self.tol = tol
+        self.max_iter = max_iter
+        self.observe = observe
+        self.stopped = False
+
+    def over(self, now: State) -> bool:
+        return self.stopped or now.n_iter >= self.max_iter
+
+    def factor(self, now: State) -> Matrix:
+        return self._surface(now.leg, now.shape).factor(now.run.x)
+
+    def started(self, leg: Leg, L: Matrix, scale: float | None = None) -> State:
+        run = lbfgs.started(self._function(leg, L.shape), L.ravel(), scale)
+        return State(leg, L.shape, run)
+
+    def restarted(self, before: State, L: Matrix) -> State:
+        """With another factor, on the sphere if the last one ended there."""
+        return self._followed(before, "sphere" if before.leg == "sphere" else "free", L)
+
+    def to_stationary(self, now: State) -> State:
+        """To the last state of the legs that a rank needs: L is stationary, inside of the trace bound or on it."""
+        now = self._to_end_of_leg(now)
+        if self._has_left(now) and not self.over(now):
+            now = self._to_end_of_leg(self._followed(now, "sphere", self.factor(now)))
+        if now.leg == "sphere" and not self.over(now):
+            now = replace(now, earlier_evaluations=now.earlier_evaluations + 1)
+            if self._falls_inwards(now):
+                now = self._to_end_of_leg(self._followed(now, "inside", self.factor(now)))
+        return now
+
+    def _to_end_of_leg(self, now: State) -> State:
+        if self._has_left(now):
+            return now
+
+        def listen(run: lbfgs.State) -> bool:
+            there = replace(now, run=run)
+            self.stopped = bool(self.observe(Progress(self.factor(there), run.value, there.n_iter, there)))
+            return self.stopped or self._has_left(there)
+
+        run = lbfgs.descend(
+            self._function(now.leg, now.shape),
+            now.run,
+            ftol=self.tol * STATIONARY / 10**now.tightenings,
+            max_iter=self.max_iter - now.earlier_iterations,
+            rounding=self.problem.rounding,
+            observe=listen,
+        )
+        return replace(now, run=run)
+
+    def _followed(self, before: State, leg: Leg, L: Matrix) -> State:
+        """The start of a leg after another."""
+        return replace(
+            self.started(leg, L, before.run.scale),
+            tightenings=before.tightenings,
+            earlier_iterations=before.n_iter,
+            earlier_evaluations=before.n_evaluations,
+        )
+
+    def _has_left(self, now: State) -> bool:
+        """Whether a free leg is over because the trace exceeds its bound."""
+        return now.leg == "free" and _trace(now.run.x) > self.problem.trace_bound
+
+    def _falls_inwards(self, now: State) -> bool:
+        L = self.factor(now)
         _, gradient = self.problem.factored_value_and_gradient(L)
-        self.n_evaluations += 1
         return float(np.vdot(gradient, L)) > 0
 
-    def _run(self, L: Matrix, ftol: float, radius: float | None = None, leave_above: float = np.inf) -> Matrix:
-        """L-BFGS on the sphere of a radius, or free until the trace exceeds a bound."""
-        onto = _Free(L.shape) if radius is None else _Sphere(L.shape, radius)
-        scale = 0.0
+    def _surface(self, leg: Leg, shape: tuple[int, ...]) -> "_Free":
+        return _Sphere(shape, self.problem.trace_bound**0.5) if leg == "sphere" else _Free(shape)
 
-        def scaled(v: Matrix) -> tuple[float, Matrix]:
-            nonlocal scale
+    def _function(self, leg: Leg, shape: tuple[int, ...]) -> lbfgs.Function:
+        onto = self._surface(leg, shape)
+
+        def value_and_gradient(v: Matrix) -> tuple[float, Matrix]:
             value, gradient = self.problem.factored_value_and_gradient(onto.factor(v))
-            self.n_evaluations += 1
-            scale = scale or value  # L-BFGS-B's ftol is absolute below 1: make f start at 1
-            return value / scale, onto.pull_back(v, gradient) / scale
+            return value, onto.pull_back(v, gradient)
 
-        def listen(intermediate_result: scipy.optimize.OptimizeResult) -> None:
-            self.n_iter += 1
-            factor = onto.factor(intermediate_result.x)
-            self.stopped = bool(self.observe(factor, intermediate_result.fun * scale, self.n_iter))
-            if self.over or (radius is None and _trace(factor) > leave_above):
-                raise StopIteration
-
-        result = scipy.optimize.minimize(
-            scaled,
-            onto.start(L),
-            jac=True,
-            method="L-BFGS-B",
-            callback=listen,
-            options={"maxcor": MEMORY, "maxiter": self.max_iter, "maxfun": 10**9, "ftol": ftol, "gtol": 0.0},
-        )
-        return onto.factor(result.x)
+        return value_and_gradient
 
 
 class _Free:
@@ -103,9 +230,6 @@ class _Free:
 
     def __init__(self, shape: tuple[int, ...]):
         self.shape = shape
-
-    def start(self, L: Matrix) -> Matrix:
-        return L.ravel()
 
     def factor(self, v: Matrix) -> Matrix:
         return v.reshape(self.shape)
@@ -128,40 +252,6 @@ class _Sphere(_Free):
         length = float(np.linalg.norm(v))
         across = gradient.ravel() - (gradient.ravel() @ v) / length**2 * v
         return self.radius / length * across
-
-
-def minimise_factored(
-    problem: FactoredProblem,
-    L0: Matrix,
-    *,
-    max_rank: int,
-    tol: float,
-    max_iter: int,
-    observe: Callable[[Matrix, float, int], bool | None] = lambda L, value, iteration: None,
-) -> FactoredSolution:
-    """From L0, up the staircase to `max_rank` columns or to a relative gap of `tol`."""
-    descent = _Descent(problem, max_iter, observe)
-    may_be_optimal = max_rank >= L0.shape[0]
-    L, ftol, tightenings = L0, tol * STATIONARY, 0
-    while True:
-        L = principal_axes(descent.to_stationary(L, ftol))
-        certificate, falling = certify(problem, L @ L.T, L.shape[1], tol)
-        if certificate.optimal or descent.over:
-            break
-        wider = _widened(problem, L, falling, max_rank, certificate)
-        if wider is not None:
-            L = wider
-        elif may_be_optimal and tightenings < MAX_TIGHTENINGS:
-            ftol, tightenings = ftol / 10, tightenings + 1
-        else:
-            break
-    return FactoredSolution(
-        L,
-        certificate,
-        descent.n_iter,
-        descent.n_evaluations,
-        converged=certificate.optimal or not (descent.over or may_be_optimal),
-    )
 
 
 def _widened(

@@ -1,115 +1,69 @@
 """Algorithm 1: round by round the steepest feature group, its metric and the scale of what was there before."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
-from samekind.compute.sources import FactoredDistances, PresentDistances, ScaledSum
-from samekind.compute.tiles import Tile
-from samekind.kernels.laplacian import BlockForm, GramForm, InnerForm
-from samekind.kernels.spectral import Matrix, Norm, block_score, leading_factor, project_psd
-from samekind.kernels.types import Array
+from samekind.compute.sources import PresentDistances
+from samekind.kernels.spectral import Matrix, Norm, leading_factor
 from samekind.objective import KEPT_SHARE, Objective
 from samekind.solvers import projected
+from samekind.solvers.blocks import BlockMetric, BlockProblem
 from samekind.solvers.events import Event, Observer, unobserved
+from samekind.solvers.growth import standard_error
 from samekind.solvers.projected import Point
-from samekind.store.base import FeatureStore, centred, panels_of
+from samekind.solvers.search import ExactSearch, FastSearch, Scoring, Search
+from samekind.store.base import FeatureStore, centred
+
+FIRST_SAMPLE = 2048  # rows of a sampled block solve
+FEWEST_ANCHORS = 256  # where the distances of all pairs do not fit the memory budget
+NEGLIGIBLE_GAP = 0.05  # of the decrease so far: a sample is not worth solving to more digits
+FAITHFUL = 0.6  # share of the decrease promised by a sample that must come true, or else the sample grows
+
+
+class Step(NamedTuple):
+    """One round: A <- alpha A + A_k."""
+
+    group: int
+    alpha: float
+    A: Matrix
 
 
 @dataclass(frozen=True)
-class BlockProblem:
-    """Line 5: min over alpha >= 0 and A_k >= 0 of f(alpha A + A_k), Z (N, d) being group k.
+class SelectionState:
+    """Where a selection stands between two rounds: from its steps everything else is made again, to the last digit."""
 
-    A point is `[s alpha, A_k]` in one vector, s = ||A||_F: then both parts are measured in the same unit.
-    """
+    steps: tuple[Step, ...] = ()
+    value: float = np.inf
+    stopped_because: str = ""  # set when it is over
+    memory: Mapping[str, NDArray[Any]] = field(default_factory=dict)  # of search and block solver
+    facts_of_memory: Mapping[str, Any] = field(default_factory=dict)
 
-    objective: Objective
-    Z: Array
-    ridge: float
-    present: PresentDistances  # D0, the distances under A
-    scale: float  # s
-    present_block: Matrix  # A's own block of group k
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """What a file keeps as arrays."""
+        blocks = {f"block {at}": step.A for at, step in enumerate(self.steps)}
+        return blocks | {f"memory {name}": array for name, array in self.memory.items()}
 
-    @property
-    def strong_convexity(self) -> float:
-        """Of the ridge in alpha and A_k together: the less, the more of A lies in group k already."""
-        overlap = float(np.linalg.norm(self.present_block)) / self.scale if self.scale else 0.0
-        return self.ridge * max(0.0, 1 - overlap)
+    def facts(self) -> dict[str, Any]:
+        """What a file keeps as JSON."""
+        return {
+            "groups": [step.group for step in self.steps],
+            "alphas": [step.alpha for step in self.steps],
+            "value": self.value,
+            "stopped_because": self.stopped_because,
+            "memory": dict(self.facts_of_memory),
+        }
 
-    @property
-    def rounding(self) -> float:
-        return float(10 * np.finfo(self.Z.dtype).eps)
-
-    @property
-    def start(self) -> Point:
-        """alpha = 1, A_k = 0: the metric as it is."""
-        return self.pack(1.0, np.zeros_like(self.present_block))
-
-    def pack(self, alpha: float, A: Matrix) -> Point:
-        return np.concatenate([[alpha * self.scale], A.ravel()])
-
-    def unpack(self, x: Point) -> tuple[float, Matrix]:
-        alpha = float(x[0]) / self.scale if self.scale else 1.0
-        return alpha, x[1:].reshape(self.present_block.shape)
-
-    def value(self, x: Point) -> float:
-        alpha, A = self.unpack(x)
-        return self.objective.value(self.distances(alpha, A)) + self._ridge_value(alpha, A)
-
-    def value_and_gradient(self, x: Point) -> tuple[float, Point]:
-        alpha, A = self.unpack(x)
-        form = InnerForm(GramForm(self.Z), lambda tile: self.present.tile(Tile(tile.rows, tile.cols)))
-        loss, (G, slope) = self.objective.value_and_form(self.distances(alpha, A), form)
-        G = G + self.ridge * (A + alpha * self.present_block)
-        slope += self.ridge * (alpha * self.scale**2 + float(np.vdot(self.present_block, A)))
-        by_scale = slope / self.scale if self.scale else 0.0
-        return loss + self._ridge_value(alpha, A), np.concatenate([[by_scale], G.ravel()])
-
-    def project(self, x: Point) -> Point:
-        return np.concatenate([np.maximum(x[:1], 0), project_psd(self._matrix(x)).ravel()])
-
-    def lower_bound(self, x: Point, value: float, gradient: Point) -> float:
-        return projected.strongly_convex_bound(self, self.strong_convexity, x, value, gradient)
-
-    def distances(self, alpha: float, A: Matrix) -> ScaledSum:
-        own = FactoredDistances.quadratic(self.Z, self.Z @ A.astype(self.Z.dtype))
-        return ScaledSum(alpha, self.present, own)
-
-    def _matrix(self, x: Point) -> Matrix:
-        return x[1:].reshape(self.present_block.shape)
-
-    def _ridge_value(self, alpha: float, A: Matrix) -> float:
-        """`ridge/2 ||alpha A_present + A||_F^2`"""
-        crossing = 2 * alpha * float(np.vdot(self.present_block, A))
-        return self.ridge / 2 * (alpha**2 * self.scale**2 + crossing + float(np.vdot(A, A)))
-
-
-@dataclass
-class BlockMetric:
-    """A sparse block diagonal A: one small matrix per chosen group, in order of first choice."""
-
-    blocks: dict[int, Matrix] = field(default_factory=dict)
-
-    def block(self, k: int, size: int) -> Matrix:
-        return self.blocks.get(k, np.zeros((size, size)))
-
-    def add(self, k: int, A: Matrix, alpha: float) -> None:
-        """A <- alpha A + A_k"""
-        present = self.block(k, len(A))
-        self.blocks = {j: alpha * B for j, B in self.blocks.items()}
-        self.blocks[k] = alpha * present + A
-
-    def norm(self) -> float:
-        return float(np.sqrt(sum(np.vdot(A, A) for A in self.blocks.values())))
-
-    def factors(self) -> dict[int, Matrix]:
-        """L_k with `A_k = L_k L_k^T`, the groups whose block is zero left out."""
-        factors = {k: leading_factor(A) for k, A in self.blocks.items()}
-        return {k: L for k, L in factors.items() if L.shape[1]}
-
-    def rank(self) -> int:
-        return sum(L.shape[1] for L in self.factors().values())
+    @classmethod
+    def restored(cls, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> "SelectionState":
+        """From `arrays()` and `facts()`."""
+        taken = zip(facts["groups"], facts["alphas"], strict=True)
+        steps = tuple(Step(int(k), float(alpha), arrays[f"block {at}"]) for at, (k, alpha) in enumerate(taken))
+        memory = {name.removeprefix("memory "): array for name, array in arrays.items() if name.startswith("memory ")}
+        return cls(steps, float(facts["value"]), str(facts["stopped_because"]), memory, facts["memory"])
 
 
 @dataclass(frozen=True)
@@ -120,6 +74,102 @@ class SelectionResult:
     stopped_because: str
 
 
+@dataclass(frozen=True)
+class Solved:
+    """A block and the scale of what was there before, as a point of a `BlockProblem`; f there, over all pairs."""
+
+    x: Point
+    value: float
+    details: dict[str, Any]
+
+
+class BlockSolver(Protocol):
+    def solve(self, problem: BlockProblem, value: float, n_rounds: int) -> Solved:
+        """Line 5, from the metric as it is, where f is `value`."""
+        ...
+
+    def memory(self) -> dict[str, float | None]:
+        """What it has learned from earlier rounds, for `recall`."""
+        ...
+
+    def recall(self, memory: Mapping[str, Any]) -> None: ...
+
+
+@dataclass(frozen=True)
+class ExactBlocks:
+    """On all pairs of the objective."""
+
+    tol: float
+    max_iter: int
+
+    def solve(self, problem: BlockProblem, value: float, n_rounds: int) -> Solved:
+        solution = projected.minimise(problem, problem.start, tol=self.tol, max_iter=self.max_iter)
+        return Solved(solution.x, solution.value, {"n_iter": solution.n_iter, "converged": solution.converged})
+
+    def memory(self) -> dict[str, float | None]:
+        return {}
+
+    def recall(self, memory: Mapping[str, Any]) -> None:
+        pass
+
+
+class SampledBlocks:
+    """On a sample of the pairs, drawn anew in each round; f is then looked at over all pairs.
+
+    Where a sample promised much more than came true it was too small, and later ones are twice as large.
+    """
+
+    def __init__(self, present: PresentDistances, tol: float, max_iter: int, seed: int):
+        self.present = present
+        self.exact = ExactBlocks(tol, max_iter)
+        self.seed = seed
+        self.n_samples = FIRST_SAMPLE
+        self.curvature: float | None = None
+
+    def solve(self, problem: BlockProblem, value: float, n_rounds: int) -> Solved:
+        while 2 * self.n_samples < problem.objective.n_candidates:
+            solved, promised = self._on_sample(problem, value, n_rounds)
+            faithful = value - solved.value >= FAITHFUL * promised
+            if not faithful:
+                self.n_samples *= 2
+            if solved.value < value or faithful:
+                return solved
+        solved = self.exact.solve(problem, value, n_rounds)
+        details = {"n_anchors": problem.objective.n_anchors, "estimated_error": 0.0}
+        return replace(solved, details=solved.details | details)
+
+    def memory(self) -> dict[str, float | None]:
+        return {"block_sample": self.n_samples, "curvature": self.curvature}
+
+    def recall(self, memory: Mapping[str, Any]) -> None:
+        self.n_samples, self.curvature = int(memory["block_sample"]), memory["curvature"]
+
+    def _on_sample(self, problem: BlockProblem, value: float, n_rounds: int) -> tuple[Solved, float]:
+        """The solution on fresh anchors, and the decrease of f that it promised."""
+        rng = np.random.RandomState([self.seed, n_rounds, self.n_samples])
+        objective = problem.objective.sampled_pairs(self.n_samples, rng)
+        sample = problem.on(objective, self.present.on(objective.plan, objective.executor))
+        start = sample.value(sample.start)
+        solution = projected.minimise(
+            sample,
+            sample.start,
+            tol=self.exact.tol,
+            max_iter=self.exact.max_iter,
+            curvature=self.curvature,
+            observe=lambda now: now.gap <= NEGLIGIBLE_GAP * (start - now.value),
+        )
+        self.curvature = solution.curvature
+        promised = start - solution.value
+        over_all = problem.value(solution.x)
+        details = {
+            "n_iter": solution.n_iter,
+            "converged": solution.converged,
+            "n_anchors": objective.n_anchors,
+            "estimated_error": max(0.0, promised - (value - over_all)),
+        }
+        return Solved(solution.x, over_all, details), promised
+
+
 def select_groups(
     objective: Objective,
     store: FeatureStore,
@@ -128,62 +178,104 @@ def select_groups(
     max_groups: int,
     candidates: Iterable[int] | None = None,
     norm: Norm = "frobenius",
+    search: Literal["exact", "fast"] = "exact",
     tol: float = 1e-3,
     max_iter: int = 500,
+    seed: int = 0,
     observe: Observer = unobserved,
+    resume: SelectionState | None = None,
+    keep: Callable[[SelectionState], None] = lambda state: None,
 ) -> SelectionResult:
-    """Algorithm 1 from A = 0, `max_groups` rounds at the most."""
-    rows = objective.relation.order
+    """Algorithm 1 from A = 0, `max_groups` rounds at the most; `keep` is given what to `resume` from."""
     groups = sorted(range(len(store.group_sizes)) if candidates is None else candidates)
-    metric = BlockMetric()
-    present = PresentDistances(objective.plan, objective.dtype, int(objective.memory_budget * KEPT_SHARE))
-    value = objective.value(present)
-    reason = f"max_groups={max_groups} rounds done"
-    n_rounds = 0
-    while n_rounds < max_groups:
-        scores = group_scores(objective, store, groups, present, metric, ridge, norm)
-        best = int(np.argmax(scores))
-        k = groups[best]
-        Z = centred(store.panel([k], rows))
-        problem = BlockProblem(objective, Z, ridge, present, metric.norm(), metric.block(k, Z.shape[1]))
-        solution = projected.minimise(problem, problem.start, tol=tol, max_iter=max_iter)
-        if not scores[best] > 0 or not solution.value < value * (1 - problem.rounding):
+    room = int(objective.memory_budget * KEPT_SHARE)
+    if search == "fast":
+        objective = _fitting(objective, room, seed)
+    selection = _Selection(objective, store, ridge, PresentDistances(objective.plan, objective.dtype, room))
+    scoring = Scoring(objective, store, ridge, norm)
+    finder: Search = FastSearch(scoring, groups, seed) if search == "fast" else ExactSearch(scoring, groups)
+    solver: BlockSolver = ExactBlocks(tol, max_iter)
+    if search == "fast" and not objective.is_sample:
+        solver = SampledBlocks(selection.present, tol, max_iter, seed)
+    state = selection.started() if resume is None else resume
+    if resume is not None:
+        selection.replay(resume.steps)
+        finder.recall(resume.memory, resume.facts_of_memory)
+        solver.recall(resume.facts_of_memory)
+    while not state.stopped_because:
+        n_rounds = len(state.steps)
+        if n_rounds >= max_groups:
+            state = replace(state, stopped_because=f"max_groups={max_groups} rounds done")
+            keep(state)
+            break
+        choice = finder.best(objective.weights(selection.present).kept(), selection.metric, n_rounds)
+        problem = selection.problem(choice.group)
+        solved = solver.solve(problem, state.value, n_rounds)
+        if not choice.score > 0 or not solved.value < state.value * (1 - problem.rounding):
             reason = f"no group lowers the objective any more, after {n_rounds} rounds of max_groups={max_groups}"
+            state = replace(state, stopped_because=reason)
+            keep(state)
             break
-        alpha, A = problem.unpack(solution.x)
-        present.update(alpha, Z @ leading_factor(A).astype(Z.dtype), objective.executor)
-        metric.add(k, A, alpha)
-        value = solution.value
-        n_rounds += 1
-        details = {
-            "group": k,
-            "score": float(scores[best]),
-            "alpha": alpha,
-            "n_iter": solution.n_iter,
-            "n_groups": len(metric.blocks),
-            "converged": solution.converged,
-        }
-        if observe(Event("selection", n_rounds, max_groups, value, metric.rank(), details)):
-            reason = f"stopped by the callback after {n_rounds} rounds"
-            break
-    return SelectionResult(metric, value, n_rounds, reason)
+        step = Step(choice.group, *problem.unpack(solved.x))
+        selection.take(step, problem.Z)
+        arrays, facts = finder.memory()
+        state = SelectionState((*state.steps, step), solved.value, "", arrays, facts | solver.memory())
+        details = {"group": step.group, "score": choice.score, "alpha": step.alpha}
+        details["n_groups"] = len(selection.metric.blocks)
+        details |= choice.details | solved.details | selection.noise()
+        left = max_groups - len(state.steps)
+        event = Event("selection", n_rounds + 1, max_groups, state.value, selection.metric.rank(), details, left=left)
+        stop = observe(event)
+        keep(state)
+        if stop:
+            state = replace(state, stopped_because=f"stopped by the callback after {n_rounds + 1} rounds")
+    return SelectionResult(selection.metric, state.value, len(state.steps), state.stopped_because)
 
 
-def group_scores(
-    objective: Objective,
-    store: FeatureStore,
-    groups: list[int],
-    present: PresentDistances,
-    metric: BlockMetric,
-    ridge: float,
-    norm: Norm,
-) -> Point:
-    """Line 4: `||Pi_PSD(-[df/dA]_kk)||` of every group, the weights made once for all panels."""
-    weights = objective.weights(present).kept()
-    scores: list[float] = []
-    for panel in panels_of(store, groups, objective.relation.order):
-        _, blocks = weights.into(BlockForm(panel.Z, panel.columns))
-        scores += [
-            block_score(G + ridge * metric.block(k, len(G)), norm) for k, G in zip(panel.groups, blocks, strict=True)
-        ]
-    return np.array(scores)
+@dataclass
+class _Selection:
+    """The metric as it grows, and the distances under it."""
+
+    objective: Objective
+    store: FeatureStore
+    ridge: float
+    present: PresentDistances
+    metric: BlockMetric = field(default_factory=BlockMetric)
+
+    def started(self) -> SelectionState:
+        return SelectionState(value=self.objective.value(self.present))
+
+    def problem(self, k: int) -> BlockProblem:
+        """Line 5 for group k."""
+        Z = self._features(k)
+        block = self.metric.block(k, Z.shape[1])
+        return BlockProblem(self.objective, Z, self.ridge, self.present, self.metric.norm(), block)
+
+    def take(self, step: Step, Z: NDArray[Any]) -> None:
+        codes = Z @ leading_factor(step.A).astype(Z.dtype)
+        self.present.update(step.alpha, codes, self.objective.executor)
+        self.metric.add(step.group, step.A, step.alpha)
+
+    def replay(self, steps: Iterable[Step]) -> None:
+        """One by one, as they were taken: so all sums are the same to the last digit."""
+        for step in steps:
+            self.take(step, self._features(step.group))
+
+    def noise(self) -> dict[str, Any]:
+        """How far f may be off where it is estimated from a sample."""
+        if not self.objective.is_sample:
+            return {}
+        error = standard_error(self.objective.batch_values(self.present))
+        return {"n_anchors": self.objective.n_anchors, "estimated_error": error}
+
+    def _features(self, k: int) -> NDArray[Any]:
+        return centred(self.store.panel([k], self.objective.relation.order))
+
+
+def _fitting(objective: Objective, room: int, seed: int) -> Objective:
+    """The objective itself where the distances of all its pairs fit `room` bytes, or else on anchors whose do."""
+    itemsize = np.dtype(objective.dtype).itemsize
+    if sum(tile.size for tile in objective.plan.tiles()) * itemsize <= room:
+        return objective
+    n_anchors = max(FEWEST_ANCHORS, room // (itemsize * objective.relation.n_samples))
+    return objective.sampled(n_anchors, np.random.RandomState([seed]))

@@ -33,7 +33,7 @@ class Panel(NamedTuple):
 def panels_of(store: FeatureStore, groups: Sequence[int], rows: IntArray) -> Iterator[Panel]:
     """All the groups named, in panels of whole groups."""
     sizes = store.group_sizes
-    for batch in _batches([int(sizes[k]) for k in groups]):
+    for batch in batches([int(sizes[k]) for k in groups]):
         chosen = [int(groups[at]) for at in batch]
         ends = np.cumsum(sizes[chosen]).tolist()
         columns = [slice(end - int(sizes[k]), end) for k, end in zip(chosen, ends, strict=True)]
@@ -46,7 +46,8 @@ def centred(Z: Array) -> Array:
     return Z
 
 
-def _batches(sizes: list[int]) -> Iterator[range]:
+def batches(sizes: list[int]) -> Iterator[range]:
+    """Runs of groups that make a panel each."""
     start = width = 0
     for at, size in enumerate(sizes):
         if at > start and width + size > WIDEST_PANEL:

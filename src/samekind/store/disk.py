@@ -56,6 +56,7 @@ class DiskStore:
 
     dtype = _PANEL
     stored_dtype = STORED
+    fills_buffers = True  # panel takes `out`
 
     def __init__(
         self, path: Path, manifest: Manifest, records: Mapping[int, ShardRecord], n_jobs: int | None = None

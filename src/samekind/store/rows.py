@@ -32,5 +32,13 @@ class RowsOf:
         """What the numbers were rounded to."""
         return np.dtype(getattr(self.store, "stored_dtype", self.store.dtype))
 
-    def panel(self, groups: Sequence[int], rows: IntArray) -> Array:
-        return self.store.panel(groups, self.rows[rows])
+    @property
+    def fills_buffers(self) -> bool:
+        return bool(getattr(self.store, "fills_buffers", False))
+
+    def panel(self, groups: Sequence[int], rows: IntArray, out: Array | None = None) -> Array:
+        """As the store's own, into `out` where the store can."""
+        if out is None:
+            return self.store.panel(groups, self.rows[rows])
+        filled: Array = self.store.panel(groups, self.rows[rows], out=out)  # type: ignore[call-arg]
+        return filled

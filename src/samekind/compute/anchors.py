@@ -1,0 +1,173 @@
+"""Plans of tiles over a sample of the pairs: some anchor rows against all columns, or the pairs among some samples.
+
+A loss that counts pairs one by one takes other-class pairs from the sample and all same-class pairs beside it, in tiles
+of their own: they are few, and each weighs much. For such a loss the pairs among m samples tell as much about all pairs
+as m / 2 anchors against all columns do, at a fraction of the cost.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from samekind.compute.tiles import Tile, runs
+from samekind.kernels.types import IntArray
+
+BATCHES = 16  # of anchors, whose spread tells the noise
+MOST_COLUMNS = 4096  # of a tile
+SUBSET_BLOCKS = 6  # of rows at the least, so that threads have something to share
+CLASS_SPAN = 128  # samples whose classes share a tile
+MOST_CLASS_ROWS = 1024  # beyond it, a class's pairs are sampled as well
+
+
+@dataclass(frozen=True)
+class AnchorPlan:
+    """Batches of anchors against column blocks; a strip holds one column block, or tiles of classes."""
+
+    n_samples: int
+    batches: tuple[IntArray, ...]  # anchors, rising within a batch
+    block: int  # columns
+    class_tiles: tuple[Tile, ...]
+    others: float  # how often an anchor's pairs of two classes count
+    same: float  # and those of one class
+
+    @property
+    def n_anchors(self) -> int:
+        return sum(len(batch) for batch in self.batches)
+
+    @property
+    def anchors(self) -> IntArray:
+        return np.concatenate(self.batches)
+
+    @property
+    def n_tiles(self) -> int:
+        return len(self.blocks()) * len(self.batches) + len(self.class_tiles)
+
+    def blocks(self) -> list[slice]:
+        return runs(self.n_samples, self.block)
+
+    def strips(self) -> list[list[Tile]]:
+        by_columns = [
+            [Tile(rows, cols, b, self.others, self.same) for b, rows in enumerate(self.batches)]
+            for cols in self.blocks()
+        ]
+        return by_columns + _in_strips(self.class_tiles)
+
+    def tiles(self) -> Iterator[Tile]:
+        for strip in self.strips():
+            yield from strip
+
+
+@dataclass(frozen=True)
+class SubsetPlan:
+    """All pairs among some samples, each unordered pair of blocks once, and tiles of classes."""
+
+    n_samples: int
+    members: IntArray  # rising
+    block: int
+    class_tiles: tuple[Tile, ...]
+    others: float  # how often a pair of two classes counts
+
+    @property
+    def n_anchors(self) -> int:
+        return len(self.members)
+
+    @property
+    def n_tiles(self) -> int:
+        n = len(runs(len(self.members), self.block))
+        return n * (n + 1) // 2 + len(self.class_tiles)
+
+    def blocks(self) -> list[slice]:
+        return runs(self.n_samples, self.block)
+
+    def strips(self) -> list[list[Tile]]:
+        parts = [self.members[part] for part in runs(len(self.members), self.block)]
+        strips: list[list[Tile]] = []
+        number = 0
+        for i, rows in enumerate(parts):
+            strips.append([])
+            for cols in parts[i:]:
+                strips[-1].append(Tile(rows, cols, number, self.others, 0.0, rows is not cols))
+                number += 1
+        return strips + _in_strips(self.class_tiles)
+
+    def tiles(self) -> Iterator[Tile]:
+        for strip in self.strips():
+            yield from strip
+
+
+def subset_plan(
+    class_sizes: IntArray, codes: IntArray, n_members: int, rng: np.random.RandomState, *, cells: int
+) -> SubsetPlan:
+    """`n_members` samples drawn without replacement; tiles of at most `cells` cells."""
+    n_samples = int(class_sizes.sum())
+    members = np.sort(rng.permutation(n_samples)[:n_members])
+    here = np.bincount(codes[members], minlength=len(class_sizes))
+    others = _n_other_pairs(class_sizes) / _n_other_pairs(here)
+    block = int(min(cells**0.5, max(1, -(-n_members // SUBSET_BLOCKS))))
+    n_tiles = SubsetPlan(n_samples, members, block, (), others).n_tiles
+    return SubsetPlan(n_samples, members, block, tuple(_class_tiles(class_sizes, n_tiles, rng, cells)), others)
+
+
+def _n_other_pairs(class_sizes: IntArray) -> float:
+    """Ordered pairs of two classes."""
+    sizes = class_sizes.astype(np.float64)
+    return float(sizes.sum() ** 2 - (sizes**2).sum())
+
+
+def _in_strips(tiles: tuple[Tile, ...]) -> list[list[Tile]]:
+    return [list(tiles[part]) for part in runs(len(tiles), 8) if part.stop]
+
+
+def anchor_plan(
+    candidates: IntArray,
+    class_sizes: IntArray,
+    n_anchors: int,
+    rng: np.random.RandomState,
+    *,
+    cells: int,
+    all_same: bool,
+) -> AnchorPlan:
+    """`n_anchors` of the candidates, drawn without replacement; tiles of about `cells` cells.
+
+    `all_same`: same-class pairs are taken from tiles of their own, all of them but for classes too big.
+    """
+    n_samples = int(class_sizes.sum())
+    drawn = np.sort(rng.permutation(candidates)[:n_anchors])
+    # Neighbours in class order share a batch: then few tiles hold same-class pairs, and batches are independent.
+    batches = tuple(np.array_split(drawn, min(BATCHES, len(drawn))))
+    block = int(np.clip(cells // len(batches[0]), 1, MOST_COLUMNS))
+    others = len(candidates) / len(drawn) if all_same else 1.0
+    tiles = tuple(_class_tiles(class_sizes, len(batches), rng, cells)) if all_same else ()
+    return AnchorPlan(n_samples, batches, block, tiles, others, 0.0 if all_same else 1.0)
+
+
+def _class_tiles(class_sizes: IntArray, first_batch: int, rng: np.random.RandomState, cells: int) -> Iterator[Tile]:
+    """Same-class pairs: small classes side by side in one tile, a big one in tiles of its own."""
+    number = first_batch
+    for classes, start, stop in _spans(class_sizes):
+        sizes = class_sizes[classes]
+        rows = np.arange(start, stop)[np.repeat(sizes > 1, sizes)]
+        if not len(rows):
+            continue
+        counted = 1.0
+        if len(rows) > MOST_CLASS_ROWS:
+            chosen = np.sort(rng.permutation(rows)[:MOST_CLASS_ROWS])
+            counted, rows = len(rows) / len(chosen), chosen
+        width = stop - start if len(sizes) > 1 else max(1, min(stop - start, cells // min(len(rows), CLASS_SPAN)))
+        for part in runs(len(rows), CLASS_SPAN):
+            for cols in runs(stop - start, width):
+                yield Tile(rows[part], slice(start + cols.start, start + cols.stop), number, 0.0, counted)
+                number += 1
+
+
+def _spans(class_sizes: IntArray) -> Iterator[tuple[slice, int, int]]:
+    """Runs of classes of at most CLASS_SPAN samples together, or one bigger class: (classes, first, last + 1)."""
+    first = start = stop = 0
+    for at, size in enumerate(class_sizes.tolist()):
+        if at > first and stop + size - start > CLASS_SPAN:
+            yield slice(first, at), start, stop
+            first, start = at, stop
+        stop += size
+    if first < len(class_sizes):
+        yield slice(first, len(class_sizes)), start, stop

@@ -1,0 +1,87 @@
+"""A fit that was killed goes on from its checkpoint: what makes it the same fit, and what its steps write down."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Hashable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from samekind.estimators.data import TrainingData
+from samekind.estimators.progress import Listeners
+from samekind.solvers.checkpoint import Checkpoint, NoCheckpoint, Snapshot, Snapshots, fingerprint
+
+ROWS_HASHED = 64  # of the first and the last group: enough to tell other data apart
+FREE = {"n_jobs", "verbose", "callback", "checkpoint", "memory_budget", "random_state", "feature_groups", "families"}
+
+
+class State(Protocol):
+    """What a solver can go on from."""
+
+    def arrays(self) -> dict[str, NDArray[Any]]: ...
+
+    def facts(self) -> dict[str, Any]: ...
+
+
+class Record:
+    """One step of a fit as its checkpoint has it: the solver's state, and the history so far."""
+
+    def __init__(self, snapshots: Snapshots, name: str, listeners: Listeners, family: Hashable | None):
+        self.snapshots = snapshots
+        self.name = name
+        self.listeners = listeners
+        self.family = family
+        self.first = len(listeners.history)
+        self.observer = listeners.of_family(family)
+
+    def recalled(self) -> Snapshot | None:
+        """What was written down last; its history is taken over."""
+        snapshot = self.snapshots.load(self.name)
+        if snapshot is not None:
+            named = {} if self.family is None else {"family": self.family}
+            self.listeners.history += [record | named for record in snapshot.facts["history"]]
+        return snapshot
+
+    def keep(self, state: State) -> None:
+        if isinstance(self.snapshots, NoCheckpoint):
+            return
+        history = self.listeners.history[self.first :]
+        # A family may be anything: it is known by the number of its step.
+        plain = [{name: value for name, value in record.items() if name != "family"} for record in history]
+        self.snapshots.save(self.name, Snapshot(state.arrays(), state.facts() | {"history": plain}))
+
+
+def snapshots_for(estimator: Any, data: TrainingData, families: dict[Hashable, list[int]] | None = None) -> Snapshots:
+    """Where the estimator's `checkpoint` says, or nowhere."""
+    folder = estimator.checkpoint
+    if folder is None:
+        return NoCheckpoint()
+    if not isinstance(folder, str | os.PathLike):
+        raise ValueError(f"checkpoint={folder!r} must be None or the path of a folder.")
+    settings = {name: value for name, value in estimator.get_params(deep=False).items() if name not in FREE}
+    identity = {
+        "estimator": type(estimator).__name__,
+        "settings": {name: _plain(value) for name, value in settings.items()},
+        "random_state": estimator.random_state if isinstance(estimator.random_state, int) else None,
+        "samples": len(data.rows),
+        "features": data.n_features,
+        "labels": fingerprint(np.unique(data.y, return_inverse=True)[1]),
+        "feature groups": fingerprint(np.concatenate([*data.groups.columns, data.groups.sizes])),
+        "families": None if families is None else [len(members) for members in families.values()],
+        "data": _fingerprint_of(data),
+    }
+    return Checkpoint(Path(folder), identity)
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _fingerprint_of(data: TrainingData) -> str:
+    n_groups = len(data.groups)
+    rows = np.unique(np.linspace(0, len(data.rows) - 1, ROWS_HASHED).astype(np.intp))
+    return fingerprint(replace(data).store.panel(sorted({0, n_groups - 1}), rows))

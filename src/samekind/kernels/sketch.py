@@ -1,0 +1,184 @@
+"""The Laplacian S - H - H^T in a form that scores a feature group in N d^2 instead of N^2 d.
+
+S is kept as it is, and so is the part of same-class pairs, block diagonal in class order; only the part of other-class
+pairs, off the diagonal and smooth, is sketched as Q B Q^T (Halko, Martinsson and Tropp's range finder).
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
+
+import numpy as np
+import scipy.linalg
+
+from samekind.kernels.laplacian import Degrees, OverBlocks, Part, Samples, Sums, WeightTile, add_degrees
+from samekind.kernels.spectral import Matrix, symmetrised
+from samekind.kernels.types import Array, IntArray
+
+PROBES = 8  # random directions beside Q: they tell how much it misses, and are a start for what it has not seen yet
+
+
+@dataclass(frozen=True)
+class ClassLayout:
+    """Where the entries of a matrix lie that is block diagonal over runs of samples: its blocks end to end."""
+
+    starts: IntArray  # (n_blocks,) first sample of each block
+    sizes: IntArray  # (n_blocks,)
+    n_samples: int
+
+    @classmethod
+    def of(cls, class_sizes: IntArray, most_cells: int) -> "ClassLayout":
+        """The classes of two samples or more, the small ones first, as long as they fit."""
+        starts = np.cumsum(class_sizes) - class_sizes
+        rising = np.argsort(class_sizes, kind="stable")
+        fits = np.empty(len(class_sizes), bool)
+        fits[rising] = np.cumsum(class_sizes[rising].astype(np.int64) ** 2) <= most_cells
+        kept = fits & (class_sizes > 1)
+        return cls(starts[kept], class_sizes[kept], int(class_sizes.sum()))
+
+    @cached_property
+    def offsets(self) -> IntArray:
+        """Of each block among the entries, and their number."""
+        return np.concatenate([[0], np.cumsum(self.sizes.astype(np.int64) ** 2)]).astype(np.intp)
+
+    @cached_property
+    def block_of(self) -> IntArray:
+        """Of each sample; -1 where it has none."""
+        blocks = np.full(self.n_samples, -1, dtype=np.intp)
+        for b, (start, size) in enumerate(zip(self.starts.tolist(), self.sizes.tolist(), strict=True)):
+            blocks[start : start + size] = b
+        return blocks
+
+    def places(self, i: IntArray, j: IntArray) -> tuple[IntArray, IntArray]:
+        """Which of some pairs of one class have an entry, and where: `chosen, entries`."""
+        blocks = self.block_of[i]
+        chosen = np.flatnonzero(blocks >= 0)
+        b = blocks[chosen]
+        entries = self.offsets[b] + (i[chosen] - self.starts[b]) * self.sizes[b] + (j[chosen] - self.starts[b])
+        return chosen, entries
+
+    def times(self, entries: Array, Y: Array) -> Array:
+        """The block diagonal matrix times Y (N, r)."""
+        product = np.zeros_like(Y)
+        for start, size, at in zip(self.starts.tolist(), self.sizes.tolist(), self.offsets.tolist(), strict=False):
+            run = slice(start, start + size)
+            product[run] = entries[at : at + size**2].reshape(size, size).astype(Y.dtype) @ Y[run]
+        return product
+
+
+@dataclass(frozen=True)
+class Split:
+    degrees: Degrees  # (N,) diagonal of S
+    same: Array  # entries of H + H^T over pairs of one class, as the layout has them
+    others: Matrix  # (N, r): the rest of H + H^T, times Y
+
+
+class SplitForm:
+    """S, the same-class part of H + H^T, and the rest of it times Y (N, r)."""
+
+    def __init__(self, Y: Array, layout: ClassLayout, same: "Same"):
+        self.Y = Y
+        self.layout = layout
+        self.same = same
+
+    def strip(self, tiles: Iterator[WeightTile]) -> Part:
+        products, degrees = Sums(), np.zeros(len(self.Y))
+        found: list[tuple[IntArray, Array]] = []
+        for tile in tiles:
+            products.add(tile.rows, tile.H @ self.Y[tile.cols])
+            products.add(tile.cols, tile.H.T @ self.Y[tile.rows])
+            add_degrees(degrees, tile)
+            i, j = self.same(tile)
+            if len(i):
+                h = tile.H[i, j].astype(np.float64)
+                i, j = _samples(tile.rows)[i], _samples(tile.cols)[j]
+                for a, b in ((i, j), (j, i)):
+                    chosen, entries = self.layout.places(a, b)
+                    found.append((entries, h[chosen]))
+        return (products, found), degrees
+
+    def total(self, parts: Iterable[Part], over_blocks: OverBlocks) -> Split:
+        lost, degrees = np.zeros(self.Y.shape), np.zeros(len(self.Y))
+        same = np.zeros(self.layout.offsets[-1])
+        for (products, found), more_degrees in parts:
+            products.subtract_from(lost)
+            degrees += more_degrees
+            for entries, h in found:
+                np.add.at(same, entries, h)
+        return Split(degrees, same, -lost - self.layout.times(same, self.Y))
+
+
+@dataclass(frozen=True)
+class SketchedLaplacian:
+    """`diag(degrees) - C - Q B Q^T`, C block diagonal over classes."""
+
+    layout: ClassLayout
+    degrees: Array  # (N,) float32
+    same: Array  # entries of C, float32
+    Q: Array  # (N, r) float32
+    B: Matrix  # (r, r)
+    missed: float  # share of the smooth part, in norm, that Q B Q^T misses, as random probes see it
+
+    @property
+    def rank(self) -> int:
+        return len(self.B)
+
+    def block(self, X: Array, columns: slice, mean: Array) -> Matrix:
+        """`Z^T (this) Z` of one group: Z are these columns of X (N, width), less their mean."""
+        from samekind.kernels.blocks import centred_and_weighted  # a compiler is loaded only where it is needed
+
+        Z, V = centred_and_weighted(
+            X, columns.start, mean, self.degrees, self.layout.starts, self.layout.sizes, self.layout.offsets, self.same
+        )
+        P = (self.Q.T @ Z).astype(np.float64)
+        G: Matrix = symmetrised((Z.T @ V).astype(np.float64)) - P.T @ self.B @ P
+        return G
+
+
+Into: TypeAlias = Callable[[SplitForm], Split]  # what the weights make of the form
+Same: TypeAlias = Callable[[WeightTile], tuple[IntArray, IntArray]]  # rows and columns of a tile's pairs of one class
+
+
+@dataclass(frozen=True)
+class Range:
+    """Directions that the smooth part is sketched in, from one round to the next.
+
+    Weights change little between rounds, so that one sweep gives both the sketch in the present directions and, as in
+    subspace iteration, better ones for the next round.
+    """
+
+    Q: Array  # (N, r) orthonormal, float32
+
+    @classmethod
+    def found(cls, into: Into, layout: ClassLayout, same: Same, rank: int, rng: np.random.RandomState) -> "Range":
+        """From random directions."""
+        omega = rng.standard_normal((layout.n_samples, min(rank, layout.n_samples))).astype(np.float32)
+        return cls(_orthonormal(into(SplitForm(omega, layout, same)).others, omega.shape[1]))
+
+    def sketch(
+        self, into: Into, layout: ClassLayout, same: Same, rank: int, rng: np.random.RandomState
+    ) -> tuple[SketchedLaplacian, "Range"]:
+        """The Laplacian with its smooth part in these directions, and directions for the next round, `rank` of them."""
+        r = self.Q.shape[1]
+        probes = rng.standard_normal((layout.n_samples, PROBES + max(0, rank - r))).astype(np.float32)
+        split = into(SplitForm(np.hstack([self.Q, probes]), layout, same))
+        Q = self.Q.astype(np.float64)
+        B = symmetrised(Q.T @ split.others[:, :r])
+        of_probes = split.others[:, r:]
+        rest = of_probes - Q @ (B @ (Q.T @ probes))
+        missed = float(np.linalg.norm(rest) / max(float(np.linalg.norm(of_probes)), np.finfo(float).tiny))
+        degrees, entries = split.degrees.astype(np.float32), split.same.astype(np.float32)
+        laplacian = SketchedLaplacian(layout, degrees, entries, self.Q, B, missed)
+        return laplacian, Range(_orthonormal(split.others, min(rank, layout.n_samples)))
+
+
+def _orthonormal(Y: Matrix, rank: int) -> Array:
+    """The leading directions of the columns, rounded to float32: (N, at most rank)."""
+    U, lengths, _ = scipy.linalg.svd(Y, full_matrices=False, check_finite=False)
+    kept = lengths[:rank] > 1e-7 * lengths[:1]
+    return np.ascontiguousarray(U[:, :rank][:, kept].astype(np.float32))
+
+
+def _samples(samples: Samples) -> IntArray:
+    return np.arange(samples.start, samples.stop) if isinstance(samples, slice) else samples

@@ -1,0 +1,113 @@
+"""Line 5 of Algorithm 1: one group's block on top of the metric as it stands; and that metric, block by block."""
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from samekind.compute.sources import FactoredDistances, ScaledSum, TileSource
+from samekind.compute.tiles import Tile
+from samekind.kernels.laplacian import GramForm, InnerForm
+from samekind.kernels.spectral import Matrix, leading_factor, project_psd
+from samekind.kernels.types import Array
+from samekind.objective import Objective
+from samekind.solvers import projected
+from samekind.solvers.projected import Point
+
+
+@dataclass(frozen=True)
+class BlockProblem:
+    """Line 5: min over alpha >= 0 and A_k >= 0 of f(alpha A + A_k), Z (N, d) being group k.
+
+    A point is `[s alpha, A_k]` in one vector, s = ||A||_F: then both parts are measured in the same unit.
+    """
+
+    objective: Objective
+    Z: Array
+    ridge: float
+    present: TileSource[Array]  # D0, the distances under A
+    scale: float  # s
+    present_block: Matrix  # A's own block of group k
+
+    @property
+    def strong_convexity(self) -> float:
+        """Of the ridge in alpha and A_k together: the less, the more of A lies in group k already."""
+        overlap = float(np.linalg.norm(self.present_block)) / self.scale if self.scale else 0.0
+        return self.ridge * max(0.0, 1 - overlap)
+
+    @property
+    def rounding(self) -> float:
+        return float(10 * np.finfo(self.Z.dtype).eps)
+
+    @property
+    def start(self) -> Point:
+        """alpha = 1, A_k = 0: the metric as it is."""
+        return self.pack(1.0, np.zeros_like(self.present_block))
+
+    def on(self, objective: Objective, present: TileSource[Array]) -> "BlockProblem":
+        """The same problem, its loss estimated otherwise."""
+        return replace(self, objective=objective, present=present)
+
+    def pack(self, alpha: float, A: Matrix) -> Point:
+        return np.concatenate([[alpha * self.scale], A.ravel()])
+
+    def unpack(self, x: Point) -> tuple[float, Matrix]:
+        alpha = float(x[0]) / self.scale if self.scale else 1.0
+        return alpha, x[1:].reshape(self.present_block.shape)
+
+    def value(self, x: Point) -> float:
+        alpha, A = self.unpack(x)
+        return self.objective.value(self.distances(alpha, A)) + self._ridge_value(alpha, A)
+
+    def value_and_gradient(self, x: Point) -> tuple[float, Point]:
+        alpha, A = self.unpack(x)
+        form = InnerForm(GramForm(self.Z), lambda tile: self.present.tile(Tile(tile.rows, tile.cols, tile.number)))
+        loss, (G, slope) = self.objective.value_and_form(self.distances(alpha, A), form)
+        G = G + self.ridge * (A + alpha * self.present_block)
+        slope += self.ridge * (alpha * self.scale**2 + float(np.vdot(self.present_block, A)))
+        by_scale = slope / self.scale if self.scale else 0.0
+        return loss + self._ridge_value(alpha, A), np.concatenate([[by_scale], G.ravel()])
+
+    def project(self, x: Point) -> Point:
+        return np.concatenate([np.maximum(x[:1], 0), project_psd(self._matrix(x)).ravel()])
+
+    def lower_bound(self, x: Point, value: float, gradient: Point) -> float:
+        return projected.strongly_convex_bound(self, self.strong_convexity, x, value, gradient)
+
+    def distances(self, alpha: float, A: Matrix) -> ScaledSum:
+        own = FactoredDistances.quadratic(self.Z, self.Z @ A.astype(self.Z.dtype))
+        return ScaledSum(alpha, self.present, own)
+
+    def _matrix(self, x: Point) -> Matrix:
+        return x[1:].reshape(self.present_block.shape)
+
+    def _ridge_value(self, alpha: float, A: Matrix) -> float:
+        """`ridge/2 ||alpha A_present + A||_F^2`"""
+        crossing = 2 * alpha * float(np.vdot(self.present_block, A))
+        return self.ridge / 2 * (alpha**2 * self.scale**2 + crossing + float(np.vdot(A, A)))
+
+
+@dataclass
+class BlockMetric:
+    """A sparse block diagonal A: one small matrix per chosen group, in order of first choice."""
+
+    blocks: dict[int, Matrix] = field(default_factory=dict)
+
+    def block(self, k: int, size: int) -> Matrix:
+        return self.blocks.get(k, np.zeros((size, size)))
+
+    def add(self, k: int, A: Matrix, alpha: float) -> None:
+        """A <- alpha A + A_k"""
+        present = self.block(k, len(A))
+        self.blocks = {j: alpha * B for j, B in self.blocks.items()}
+        self.blocks[k] = alpha * present + A
+
+    def norm(self) -> float:
+        return float(np.sqrt(sum(np.vdot(A, A) for A in self.blocks.values())))
+
+    def factors(self) -> dict[int, Matrix]:
+        """L_k with `A_k = L_k L_k^T`, the groups whose block is zero left out."""
+        factors = {k: leading_factor(A) for k, A in self.blocks.items()}
+        return {k: L for k, L in factors.items() if L.shape[1]}
+
+    def rank(self) -> int:
+        return sum(L.shape[1] for L in self.factors().values())

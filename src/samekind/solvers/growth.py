@@ -1,0 +1,51 @@
+"""Growing samples for step 2: few anchors first, more when progress drowns in their noise, all of them in the end."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+FIRST_ANCHORS = 1024
+GROWTH = 4
+CHECK_EVERY = 3  # iterations between two looks at the noise
+WITHIN = 2.0  # standard errors: a gain of less than these is within the noise
+
+
+def sample_sizes(n_candidates: int, most: int | None = None) -> list[int | None]:
+    """Anchors of each stage; None stands for all rows, whose pairs are visited once: as dear as a sample of half.
+
+    `most`: end with a sample of so many anchors, unless all rows are no dearer.
+    """
+    last = None if most is None or 2 * most >= n_candidates else most
+    end = n_candidates / 2 if last is None else last
+    sizes: list[int | None] = []
+    size = FIRST_ANCHORS
+    while 2 * size <= end:
+        sizes.append(size)
+        size *= GROWTH
+    return [*sizes, last]
+
+
+@dataclass
+class Noise:
+    """Whether what a few iterations gained would have been gained on other anchors too.
+
+    Each batch of anchors makes its own estimate of f, so that the gain has a mean and a standard error.
+    """
+
+    before: NDArray[Any] | None = None  # what each batch said at the last look
+
+    def drowns(self, estimates: NDArray[Any]) -> bool:
+        """Look again: is the gain since the last look within the noise?"""
+        before, self.before = self.before, estimates
+        if before is None:
+            return False
+        gain = before - estimates
+        return bool(gain.mean() <= WITHIN * standard_error(gain))
+
+
+def standard_error(estimates: NDArray[Any]) -> float:
+    """Of the mean."""
+    n = len(estimates)
+    return float(np.std(estimates, ddof=1) / n**0.5) if n > 1 else 0.0

@@ -1,0 +1,213 @@
+"""Line 4 of Algorithm 1: which group next. Exactly, or by a sketch of the weights and an exact look at the leaders."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from samekind.kernels.laplacian import BlockForm, WeightTile
+from samekind.kernels.sketch import ClassLayout, Range, SketchedLaplacian, Split, SplitForm
+from samekind.kernels.spectral import Matrix, Norm, block_score
+from samekind.kernels.types import IntArray
+from samekind.objective import Objective, Weights
+from samekind.solvers.blocks import BlockMetric
+from samekind.solvers.projected import Point
+from samekind.store.base import FeatureStore, panels_of
+from samekind.store.scan import Source, source_panels
+
+FIRST_RANK, LARGEST_RANK = 32, 128  # of the sketch
+AGREEING = 0.05  # spread of exact over sketched scores, in logarithms, above which the rank of the sketch grows
+LEADERS, LEADING_SHARE = 48, 0.01  # groups looked at together: at least so many, and this share of all
+LEAST_FALLEN = 0.95  # quantile of the factors by which the leaders' scores fell: what the others' may have fallen by
+CLOSE = 1.02  # a group is looked at while its expected score, times this, is ahead of the best one seen
+AT_ONCE, AT_MOST = 4, 32  # leaders scored exactly, at once and in a round
+CAUTION = 2.0  # standard deviations by which a sketched score may be too low
+FIRST_SPREAD = 0.1  # assumed before anything was compared
+REMEMBERED = 64  # comparisons of exact and sketched scores
+CLASS_SHARE = 1 / 16  # of the memory budget, for same-class pairs
+
+
+@dataclass(frozen=True)
+class Choice:
+    group: int
+    score: float  # exact
+    details: dict[str, Any] = field(default_factory=dict)
+
+
+class Search(Protocol):
+    def best(self, weights: Weights, metric: BlockMetric, n_rounds: int) -> Choice:
+        """The group with the highest score, the weights being those of the metric's distances."""
+        ...
+
+    def memory(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """What it remembers of earlier rounds, as arrays and as JSON, for `recall`."""
+        ...
+
+    def recall(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None: ...
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """`||Pi_PSD(-[df/dA]_kk)||` of groups."""
+
+    objective: Objective
+    store: FeatureStore
+    ridge: float
+    norm: Norm
+
+    @property
+    def rows(self) -> IntArray:
+        return self.objective.relation.order
+
+    def exact(self, weights: Weights, groups: Sequence[int], metric: BlockMetric) -> Point:
+        scores: list[float] = []
+        for panel in panels_of(self.store, groups, self.rows):
+            _, blocks = weights.into(BlockForm(panel.Z, panel.columns))
+            scores += [self.score(G, k, metric) for k, G in zip(panel.groups, blocks, strict=True)]
+        return np.array(scores)
+
+    def sketched(self, laplacian: SketchedLaplacian, groups: Sequence[int], metric: BlockMetric) -> Point:
+        scores: list[float] = []
+        for X, sources in source_panels(self.store, groups, self.rows):
+
+            def score(source: Source, X: Any = X) -> float:
+                G = laplacian.block(X, source.columns, source.mean)
+                if source.map is not None:
+                    G = source.map.T @ G @ source.map
+                return self.score(G, source.group, metric)
+
+            scores += self.objective.executor.map(score, sources)
+        return np.array(scores)
+
+    def score(self, G: Matrix, k: int, metric: BlockMetric) -> float:
+        return block_score(G + self.ridge * metric.block(k, len(G)), self.norm)
+
+
+class ExactSearch:
+    """All groups, in every round."""
+
+    def __init__(self, scoring: Scoring, groups: Sequence[int]):
+        self.scoring = scoring
+        self.groups = groups
+
+    def best(self, weights: Weights, metric: BlockMetric, n_rounds: int) -> Choice:
+        scores = self.scoring.exact(weights, self.groups, metric)
+        best = int(np.argmax(scores))
+        return Choice(self.groups[best], float(scores[best]))
+
+    def memory(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        return {}, {}
+
+    def recall(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
+        pass
+
+
+class FastSearch:
+    """Scores by a sketch of the weights; those of the leaders in every round, the first of them then exactly.
+
+    A group that was not looked at keeps its score, lowered as the scores of others fell. Groups are looked at from the
+    top of this list down, until none of the rest is expected to be ahead of the best one seen.
+    """
+
+    def __init__(self, scoring: Scoring, groups: Sequence[int], seed: int):
+        self.scoring = scoring
+        self.groups = np.asarray(groups)
+        self.seed = seed
+        self.at_once = max(LEADERS, round(LEADING_SHARE * len(groups)))
+        self.rank = FIRST_RANK
+        self.range: Range | None = None
+        self.scores = np.full(len(groups), np.inf)  # as expected now, from the last look
+        self.ratios: list[float] = []  # logarithms of exact over sketched scores, of late
+        objective = scoring.objective
+        self.layout = ClassLayout.of(objective.relation.class_sizes, int(objective.memory_budget * CLASS_SHARE / 8))
+
+    def best(self, weights: Weights, metric: BlockMetric, n_rounds: int) -> Choice:
+        laplacian = self._sketch(weights, n_rounds)
+        looked = self._look(laplacian, metric)
+        exact = self._exactly(weights, looked, metric)
+        best = max(exact, key=lambda at: exact[at])
+        spread = self._spread()
+        details = {
+            "sketched": len(looked),
+            "rescored": len(exact),
+            "sketch_rank": laplacian.rank,
+            "sketch_missed": laplacian.missed,
+            "score_spread": spread,
+        }
+        if spread > AGREEING:
+            self.rank = min(2 * self.rank, LARGEST_RANK)
+        return Choice(int(self.groups[best]), exact[best], details)
+
+    def memory(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        assert self.range is not None
+        arrays = {"scores": self.scores.copy(), "ratios": np.array(self.ratios), "range": self.range.Q}
+        return arrays, {"sketch_rank": self.rank}
+
+    def recall(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
+        self.scores, self.ratios = arrays["scores"].copy(), arrays["ratios"].tolist()
+        self.range, self.rank = Range(arrays["range"]), int(facts["sketch_rank"])
+
+    def _sketch(self, weights: Weights, n_rounds: int) -> SketchedLaplacian:
+        relation = self.scoring.objective.relation
+        rng = np.random.RandomState([self.seed, n_rounds])
+
+        def into(form: SplitForm) -> Split:
+            return weights.into(form)[1]
+
+        def same(tile: WeightTile) -> tuple[IntArray, IntArray]:
+            return relation.tile(tile.rows, tile.cols).same
+
+        if self.range is None:
+            self.range = Range.found(into, self.layout, same, self.rank, rng)
+        laplacian, self.range = self.range.sketch(into, self.layout, same, self.rank, rng)
+        return laplacian
+
+    def _look(self, laplacian: SketchedLaplacian, metric: BlockMetric) -> IntArray:
+        """Sketched scores from the top down; who was looked at, the best first."""
+        waiting = np.argsort(-self.scores, kind="stable")
+        looked, decay = np.zeros(0, np.intp), 1.0
+        while len(waiting):
+            ahead = self.scores[waiting] * decay * CLOSE > self.scores[looked].max(initial=-np.inf)
+            n_ahead = int(ahead.argmin()) if not ahead.all() else len(waiting)
+            if not n_ahead:
+                break
+            batch, waiting = np.sort(waiting[: min(n_ahead, self.at_once)]), waiting[min(n_ahead, self.at_once) :]
+            before = self.scores[batch]
+            self.scores[batch] = self.scoring.sketched(laplacian, self.groups[batch].tolist(), metric)
+            decay = decay if len(looked) else _upper_decay(self.scores[batch], before)
+            looked = np.concatenate([looked, batch])
+        self.scores[waiting] *= decay
+        return looked[np.argsort(-self.scores[looked], kind="stable")]
+
+    def _exactly(self, weights: Weights, looked: IntArray, metric: BlockMetric) -> dict[int, float]:
+        """Exact scores of the leaders, from the top, until no other can be expected to be ahead."""
+        exact: dict[int, float] = {}
+        falling = looked.tolist()
+        while falling and len(exact) < AT_MOST:
+            if exact and self._upper(self.scores[falling[0]]) <= max(exact.values()):
+                break
+            batch, falling = falling[:AT_ONCE], falling[AT_ONCE:]
+            scores = self.scoring.exact(weights, self.groups[batch].tolist(), metric)
+            exact |= dict(zip(batch, scores.tolist(), strict=True))
+            self._remember(scores, self.scores[batch])
+        return exact
+
+    def _remember(self, exact: Point, sketched: Point) -> None:
+        usable = (exact > 0) & (sketched > 0)
+        self.ratios = [*self.ratios, *np.log(exact[usable] / sketched[usable]).tolist()][-REMEMBERED:]
+
+    def _spread(self) -> float:
+        return float(np.std(self.ratios)) if len(self.ratios) > 1 else FIRST_SPREAD
+
+    def _upper(self, sketched: float) -> float:
+        """What an exact score is unlikely to exceed."""
+        centre = float(np.mean(self.ratios)) if self.ratios else 0.0
+        return float(sketched * np.exp(centre + CAUTION * self._spread()))
+
+
+def _upper_decay(now: Point, before: Point) -> float:
+    """By which factor scores fell in a round, those that fell least; 1 where none is known."""
+    usable = (now > 0) & (before > 0) & np.isfinite(before)
+    return float(np.quantile(now[usable] / before[usable], LEAST_FALLEN)) if usable.any() else 1.0
