@@ -167,10 +167,9 @@ CLIMBS = {
     "widened": (("pairwise-equal", 0.05, np.inf), 1, {"max_rank": WIDTH, "tol": 1e-4}),
     "widened on the sphere": (("pairwise-equal", 0.05, 0.5), 1, {"max_rank": WIDTH, "tol": 1e-4}),
     "every leg": (("triplet", 0.05, 1.0), 1, {"max_rank": WIDTH, "tol": 1e-3}),
-    "tightened": (("pairwise-equal", 0.0, 3.0), WIDTH, {"max_rank": WIDTH, "tol": 1e-6}),
     "few columns": (("triplet", 0.05, 1.0), 1, {"max_rank": 2, "tol": 1e-3}),
     "uncertified": (("triplet", 0.05, 2.5), 4, {"max_rank": WIDTH, "tol": 1e-3, "certified": False}),
-    "cut short": (("triplet", 0.05, 1.0), 1, {"max_rank": WIDTH, "tol": 1e-3, "max_iter": 17}),
+    "cut short": (("triplet", 0.05, 1.0), 1, {"max_rank": WIDTH, "tol": 1e-3, "max_iter": 35}),
 }
 
 
@@ -180,17 +179,31 @@ def climb(name):
     return problem_of(*arguments), first_columns(rank), {"max_iter": 2000} | options
 
 
-@pytest.mark.parametrize("name", CLIMBS)
-def test_going_on_from_any_iteration_ends_with_the_same_floats(name):
-    problem, L0, options = climb(name)
+def assert_resumable(problem, L0, options):
+    """From the state of any iteration, all that follows is the same."""
     solution, seen = watched(problem, L0, **options)
     for k, progress in enumerate(seen):
+        assert_same_bits(written_and_read(progress.state), progress.state)
         again, tail = watched(problem, None, resume=written_and_read(progress.state), **options)
         assert_same_solution(again, solution)
         assert len(tail) == len(seen) - 1 - k
         for one, other in zip(tail, seen[k + 1 :], strict=True):
             assert (one.value, one.iteration, one.L.tobytes()) == (other.value, other.iteration, other.L.tobytes())
             assert_same_bits(one.state, other.state)
+    return [progress.state for progress in seen]
+
+
+@pytest.mark.parametrize("name", CLIMBS)
+def test_going_on_from_any_iteration_ends_with_the_same_floats(name):
+    assert_resumable(*climb(name))
+
+
+def test_going_on_while_the_tolerance_shrinks_ends_with_the_same_floats(loss, monkeypatch):
+    monkeypatch.setattr("samekind.solvers.factored._widened", lambda *args: None)
+    options = {"max_rank": WIDTH, "tol": 1e-7, "max_iter": 2000}
+    states = assert_resumable(problem_of(loss, 0.0, 1.0), first_columns(4), options)
+    assert {state.tightenings for state in states} >= {0, 1}
+    assert sum(state.tightenings > 0 for state in states) > 1
 
 
 def test_the_climbs_above_pass_through_all_there_is_to_resume():
@@ -198,12 +211,15 @@ def test_the_climbs_above_pass_through_all_there_is_to_resume():
     ranks = {name: {state.shape[1] for state in path} for name, path in states.items()}
     assert [state.leg for state in states["one rank"]] == ["free"] * len(states["one rank"])
     assert len(ranks["widened"]) > 1
+    on_the_sphere = [state.leg == "sphere" for state in states["widened on the sphere"]]
+    assert on_the_sphere == sorted(on_the_sphere)
     assert len({state.shape for state in states["widened on the sphere"] if state.leg == "sphere"}) > 1
     for name in ("every leg", "uncertified"):
         assert {state.leg for state in states[name]} == {"free", "sphere", "inside"}
-    assert states["tightened"][-1].tightenings > states["tightened"][0].tightenings
     assert ranks["few columns"] == {1, 2}
     assert len(ranks["uncertified"]) == 1
+    assert len(states["cut short"]) == CLIMBS["cut short"][2]["max_iter"]
+    assert states["cut short"][-1].earlier_iterations > 0
 
 
 def test_a_run_that_was_stopped_goes_on_as_if_it_was_not():

@@ -301,6 +301,7 @@ def test_going_on_from_any_iteration_ends_with_the_same_floats(name):
     solution, seen = watched(problem, x0, **options)
     assert len(seen) > 10
     for k, progress in enumerate(seen):
+        assert_same_bits(written_and_read(progress.state), progress.state)
         again, tail = watched(problem, None, resume=written_and_read(progress.state), **options)
         assert_same_solution(again, solution)
         assert len(tail) == len(seen) - 1 - k

@@ -4,6 +4,7 @@ S is kept as it is, and so is the part of same-class pairs, block diagonal in cl
 pairs, off the diagonal and smooth, is sketched as Q B Q^T (Halko, Martinsson and Tropp's range finder).
 """
 
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,6 +17,8 @@ from samekind.kernels.laplacian import Degrees, OverBlocks, Part, Samples, Sums,
 from samekind.kernels.spectral import Matrix, symmetrised
 from samekind.kernels.types import Array, IntArray
 
+LANES = 8  # columns of a group are padded to a multiple of these
+BIG_CLASS = 32  # samples from which on a class is worth a matrix product of its own
 PROBES = 8  # random directions beside Q: they tell how much it misses, and are a start for what it has not seen yet
 
 
@@ -124,16 +127,52 @@ class SketchedLaplacian:
     def rank(self) -> int:
         return len(self.B)
 
-    def block(self, X: Array, columns: slice, mean: Array) -> Matrix:
-        """`Z^T (this) Z` of one group: Z are these columns of X (N, width), less their mean."""
-        from samekind.kernels.blocks import centred_and_weighted  # a compiler is loaded only where it is needed
+    def block(self, X: Array, mean: Array) -> Matrix:
+        """`Z^T (this) Z` of one group, Z being X (N, d), contiguous, less its mean."""
+        from samekind.kernels.blocks import centred_and_weighted, subtract_small_blocks  # loads a compiler
 
-        Z, V = centred_and_weighted(
-            X, columns.start, mean, self.degrees, self.layout.starts, self.layout.sizes, self.layout.offsets, self.same
-        )
-        P = (self.Q.T @ Z).astype(np.float64)
-        G: Matrix = symmetrised((Z.T @ V).astype(np.float64)) - P.T @ self.B @ P
+        d, r = len(mean), self.rank
+        width = -(-d // LANES) * LANES
+        Z, VQ = self._buffers(width)
+        V = VQ[:, :width]
+        centred_and_weighted(X, mean, self.degrees, Z, VQ)
+        subtract_small_blocks(*self._small, self.same, Z, VQ)
+        for run, C in self._big:
+            V[run] -= C @ Z[run]
+        product = Z.T @ VQ
+        P = product[:d, width : width + r].astype(np.float64)
+        G: Matrix = symmetrised(product[:d, :d].astype(np.float64)) - P @ self.B @ P.T
         return G
+
+    def _buffers(self, width: int) -> tuple[Array, Array]:
+        """Z, and V with Q beside it, of this thread: fresh memory for each group would cost more than the sums."""
+        kept = self._local.__dict__
+        if kept.get("width") != width:
+            n, r = self.Q.shape
+            kept["width"], kept["Z"] = width, np.empty((n, width), np.float32)
+            kept["VQ"] = np.empty((n, width + r), np.float32)
+            kept["VQ"][:, width:] = self.Q
+        return kept["Z"], kept["VQ"]
+
+    @cached_property
+    def _local(self) -> threading.local:
+        return threading.local()
+
+    @cached_property
+    def _small(self) -> tuple[IntArray, IntArray, IntArray]:
+        """Starts, sizes and offsets of the blocks that are not worth a matrix product."""
+        small = self.layout.sizes < BIG_CLASS
+        return self.layout.starts[small], self.layout.sizes[small], self.layout.offsets[:-1][small]
+
+    @cached_property
+    def _big(self) -> list[tuple[slice, Array]]:
+        layout = self.layout
+        blocks = zip(layout.starts.tolist(), layout.sizes.tolist(), layout.offsets[:-1].tolist(), strict=True)
+        return [
+            (slice(start, start + size), self.same[at : at + size**2].reshape(size, size))
+            for start, size, at in blocks
+            if size >= BIG_CLASS
+        ]
 
 
 Into: TypeAlias = Callable[[SplitForm], Split]  # what the weights make of the form

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import chain
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,14 +17,13 @@ from samekind.objective import Objective, Weights
 from samekind.solvers.blocks import BlockMetric
 from samekind.solvers.projected import Point
 from samekind.store.base import FeatureStore, panels_of
-from samekind.store.scan import Source, source_panels
+from samekind.store.scan import Source, Sources
 
-FIRST_RANK, LARGEST_RANK = 32, 128  # of the sketch
+FIRST_RANK, LARGEST_RANK = 8, 128  # of the sketch
 AGREEING = 0.05  # spread of exact over sketched scores, in logarithms, above which the rank of the sketch grows
 LEADERS, LEADING_SHARE = 48, 0.01  # groups looked at together: at least so many, and this share of all
-LEAST_FALLEN = 0.95  # quantile of the factors by which the leaders' scores fell: what the others' may have fallen by
-CLOSE = 1.02  # a group is looked at while its expected score, times this, is ahead of the best one seen
-AT_ONCE, AT_MOST = 4, 32  # leaders scored exactly, at once and in a round
+GROUPS_AT_ONCE = 8  # sketched by one thread
+AT_ONCE, AT_MOST = 2, 32  # leaders scored exactly, at once and in a round
 CAUTION = 2.0  # standard deviations by which a sketched score may be too low
 FIRST_SPREAD = 0.1  # assumed before anything was compared
 REMEMBERED = 64  # comparisons of exact and sketched scores
@@ -61,6 +62,10 @@ class Scoring:
     def rows(self) -> IntArray:
         return self.objective.relation.order
 
+    @cached_property
+    def sources(self) -> Sources:
+        return Sources(self.store, self.rows)
+
     def exact(self, weights: Weights, groups: Sequence[int], metric: BlockMetric) -> Point:
         scores: list[float] = []
         for panel in panels_of(self.store, groups, self.rows):
@@ -69,17 +74,17 @@ class Scoring:
         return np.array(scores)
 
     def sketched(self, laplacian: SketchedLaplacian, groups: Sequence[int], metric: BlockMetric) -> Point:
-        scores: list[float] = []
-        for X, sources in source_panels(self.store, groups, self.rows):
+        def score(source: Source) -> float:
+            G = laplacian.block(source.X, source.mean)
+            if source.map is not None:
+                G = source.map.T @ G @ source.map
+            return self.score(G, source.group, metric)
 
-            def score(source: Source, X: Any = X) -> float:
-                G = laplacian.block(X, source.columns, source.mean)
-                if source.map is not None:
-                    G = source.map.T @ G @ source.map
-                return self.score(G, source.group, metric)
+        def several(part: Sequence[int]) -> list[float]:
+            return [score(source) for source in self.sources.of(part)]
 
-            scores += self.objective.executor.map(score, sources)
-        return np.array(scores)
+        batches = [groups[start : start + GROUPS_AT_ONCE] for start in range(0, len(groups), GROUPS_AT_ONCE)]
+        return np.array(list(chain.from_iterable(self.objective.executor.map(several, batches))))
 
     def score(self, G: Matrix, k: int, metric: BlockMetric) -> float:
         return block_score(G + self.ridge * metric.block(k, len(G)), self.norm)
@@ -107,8 +112,9 @@ class ExactSearch:
 class FastSearch:
     """Scores by a sketch of the weights; those of the leaders in every round, the first of them then exactly.
 
-    A group that was not looked at keeps its score, lowered as the scores of others fell. Groups are looked at from the
-    top of this list down, until none of the rest is expected to be ahead of the best one seen.
+    Scores fall from round to round, but for rare exceptions. So a group that is not looked at keeps its score as a
+    bound, and groups are looked at from the top of this list down, until the rest is behind the best one seen (as in
+    Minoux' lazy greedy algorithm).
     """
 
     def __init__(self, scoring: Scoring, groups: Sequence[int], seed: int):
@@ -118,7 +124,7 @@ class FastSearch:
         self.at_once = max(LEADERS, round(LEADING_SHARE * len(groups)))
         self.rank = FIRST_RANK
         self.range: Range | None = None
-        self.scores = np.full(len(groups), np.inf)  # as expected now, from the last look
+        self.scores = np.full(len(groups), np.inf)  # when last looked at
         self.ratios: list[float] = []  # logarithms of exact over sketched scores, of late
         objective = scoring.objective
         self.layout = ClassLayout.of(objective.relation.class_sizes, int(objective.memory_budget * CLASS_SHARE / 8))
@@ -167,24 +173,21 @@ class FastSearch:
     def _look(self, laplacian: SketchedLaplacian, metric: BlockMetric) -> IntArray:
         """Sketched scores from the top down; who was looked at, the best first."""
         waiting = np.argsort(-self.scores, kind="stable")
-        looked, decay = np.zeros(0, np.intp), 1.0
-        while len(waiting):
-            ahead = self.scores[waiting] * decay * CLOSE > self.scores[looked].max(initial=-np.inf)
-            n_ahead = int(ahead.argmin()) if not ahead.all() else len(waiting)
-            if not n_ahead:
+        looked = np.zeros(0, np.intp)
+        while True:
+            ahead = int(np.count_nonzero(self.scores[waiting] >= self.scores[looked].max(initial=-np.inf)))
+            if not ahead:
                 break
-            batch, waiting = np.sort(waiting[: min(n_ahead, self.at_once)]), waiting[min(n_ahead, self.at_once) :]
-            before = self.scores[batch]
+            batch, waiting = np.split(waiting, [min(ahead, self.at_once)])
+            batch = np.sort(batch)
             self.scores[batch] = self.scoring.sketched(laplacian, self.groups[batch].tolist(), metric)
-            decay = decay if len(looked) else _upper_decay(self.scores[batch], before)
             looked = np.concatenate([looked, batch])
-        self.scores[waiting] *= decay
         return looked[np.argsort(-self.scores[looked], kind="stable")]
 
     def _exactly(self, weights: Weights, looked: IntArray, metric: BlockMetric) -> dict[int, float]:
         """Exact scores of the leaders, from the top, until no other can be expected to be ahead."""
         exact: dict[int, float] = {}
-        falling = looked.tolist()
+        falling: list[int] = looked.tolist()
         while falling and len(exact) < AT_MOST:
             if exact and self._upper(self.scores[falling[0]]) <= max(exact.values()):
                 break
@@ -205,9 +208,3 @@ class FastSearch:
         """What an exact score is unlikely to exceed."""
         centre = float(np.mean(self.ratios)) if self.ratios else 0.0
         return float(sketched * np.exp(centre + CAUTION * self._spread()))
-
-
-def _upper_decay(now: Point, before: Point) -> float:
-    """By which factor scores fell in a round, those that fell least; 1 where none is known."""
-    usable = (now > 0) & (before > 0) & np.isfinite(before)
-    return float(np.quantile(now[usable] / before[usable], LEAST_FALLEN)) if usable.any() else 1.0

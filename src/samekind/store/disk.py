@@ -56,7 +56,6 @@ class DiskStore:
 
     dtype = _PANEL
     stored_dtype = STORED
-    fills_buffers = True  # panel takes `out`
 
     def __init__(
         self, path: Path, manifest: Manifest, records: Mapping[int, ShardRecord], n_jobs: int | None = None
@@ -76,6 +75,7 @@ class DiskStore:
         self._numbers = list(self.records)
         self._starts = np.cumsum([0, *(len(record.rows) for record in self.records.values())])
         self._mapped = lru_cache(maxsize=_MOST_MAPS)(self._map)
+        self._last_pieces: tuple[IntArray, list[_Piece]] = np.zeros(0, np.intp), []
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], n_jobs: int | None = None) -> DiskStore:
@@ -169,10 +169,28 @@ class DiskStore:
         wanted = _indices(rows, self.n_rows, "row")
         shape = (len(wanted), int(self.group_sizes[chosen].sum()))
         panel = np.empty(shape, _PANEL) if out is None else _checked_out(out, shape)
-        parts, pieces = list(self._parts(chosen)), list(self._pieces(wanted))
+        parts, pieces = list(self._parts(chosen)), self._pieces(wanted)
         n_threads = 1 if panel.nbytes < _WORTH_THREADS else effective_threads(self.n_jobs)
         in_threads(lambda at: self._gather(pieces[at::n_threads], parts, panel), range(n_threads), n_threads)
         return panel
+
+    def stacked(self, groups: Sequence[int], rows: ArrayLike, out: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Some groups of one size one after the other, for some rows in this order: (len(groups), len(rows), size).
+
+        They fill the first of the numbers of `out`, which is flat. One thread does it: others may do other groups.
+        """
+        from samekind.kernels.halves import gather_stacked
+
+        chosen = _indices(groups, len(self.group_sizes), "group")
+        wanted = _indices(rows, self.n_rows, "row")
+        size = int(self.group_sizes[chosen[0]])
+        stack = out[: len(chosen) * len(wanted) * size].reshape(len(chosen), len(wanted), size)
+        for piece in self._pieces(wanted):
+            n_rows = len(self.records[piece.number].rows)
+            for part in self._parts(chosen):
+                source = self._mapped(part.family.file(piece.number), part.family.shape(n_rows))
+                gather_stacked(source, part.groups, piece.rows, piece.places, part.starts // size, stack)
+        return stack
 
     def verify(self) -> None:
         """Compare every array with its checksum; `StoreError` names the first that differs."""
@@ -192,7 +210,14 @@ class DiskStore:
             if here.any():
                 yield _Part(family, groups[here] - numbers.start, starts[here])
 
-    def _pieces(self, rows: IntArray) -> Iterator[_Piece]:
+    def _pieces(self, rows: IntArray) -> list[_Piece]:
+        last_rows, last = self._last_pieces
+        if not np.array_equal(rows, last_rows):
+            last = list(self._pieces_of(rows))
+            self._last_pieces = rows, last
+        return last
+
+    def _pieces_of(self, rows: IntArray) -> Iterator[_Piece]:
         # In rising order reading runs through a file, and writing hops over whole rows, which matters less.
         order = np.argsort(rows, kind="stable")
         rising = rows[order]

@@ -33,12 +33,13 @@ class RowsOf:
         return np.dtype(getattr(self.store, "stored_dtype", self.store.dtype))
 
     @property
-    def fills_buffers(self) -> bool:
-        return bool(getattr(self.store, "fills_buffers", False))
+    def can_stack(self) -> bool:
+        return hasattr(self.store, "stacked")
 
-    def panel(self, groups: Sequence[int], rows: IntArray, out: Array | None = None) -> Array:
-        """As the store's own, into `out` where the store can."""
-        if out is None:
-            return self.store.panel(groups, self.rows[rows])
-        filled: Array = self.store.panel(groups, self.rows[rows], out=out)  # type: ignore[call-arg]
-        return filled
+    def panel(self, groups: Sequence[int], rows: IntArray) -> Array:
+        return self.store.panel(groups, self.rows[rows])
+
+    def stacked(self, groups: Sequence[int], rows: IntArray, out: Array) -> Array:
+        """As the store's own, where it has one (`can_stack`)."""
+        stack: Array = self.store.stacked(groups, self.rows[rows], out)  # type: ignore[attr-defined]
+        return stack

@@ -1,56 +1,59 @@
-"""Panels for going through many groups fast: what the groups are made of, unwhitened, in one buffer for all panels."""
+"""For going through many groups fast: what each is made of, unwhitened, group by group in one buffer."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from samekind.kernels.types import IntArray
-from samekind.store.base import FeatureStore, batches
+from samekind.store.base import FeatureStore
 from samekind.store.whiten import WhitenedStore
 
 
 class Source(NamedTuple):
-    """Group k is `(X - mean) @ map` of some columns of a source panel; without a map, the columns less their mean."""
+    """A group is `(X - mean) @ map`; without a map, X less its mean."""
 
     group: int
-    columns: slice
+    X: NDArray[np.float32]  # (len(rows), size), contiguous; valid until the same buffer is used again
     mean: NDArray[np.float32]
     map: NDArray[np.float32] | None
 
 
-class SourcePanel(NamedTuple):
-    X: NDArray[np.float32]  # (len(rows), width): valid until the next panel
-    sources: list[Source]
+class Sources:
+    """What the groups of a store are made of, for the same rows again and again; safe for several threads.
 
+    A matrix of a whitened group is `map^T G map`, G that of its source.
+    """
 
-def source_panels(store: FeatureStore, groups: Sequence[int], rows: IntArray) -> Iterator[SourcePanel]:
-    """All the groups named, in panels. A matrix of a whitened group is `map^T G map`, G that of its source."""
-    whitening = store.whitening if isinstance(store, WhitenedStore) else None
-    raw = store.raw if isinstance(store, WhitenedStore) else store
-    named = np.asarray(groups, dtype=np.intp)
-    numbers = named if whitening is None else whitening.groups[named]
-    sizes = raw.group_sizes[numbers]
-    buffer = np.empty(0, np.float32)
-    for batch in batches(sizes.tolist()):
-        ends = np.cumsum(sizes[batch])
-        buffer = buffer if len(buffer) >= len(rows) * ends[-1] else np.empty(len(rows) * int(ends[-1]), np.float32)
-        out = buffer[: len(rows) * int(ends[-1])].reshape(len(rows), int(ends[-1]))
-        chosen = numbers[batch].tolist()
-        if getattr(raw, "fills_buffers", False):
-            raw.panel(chosen, rows, out=out)  # type: ignore[call-arg]
-        else:
-            out[:] = raw.panel(chosen, rows)
-        columns = [slice(int(end - size), int(end)) for end, size in zip(ends, sizes[batch], strict=True)]
-        if whitening is None:
-            means = out.mean(axis=0)
-            sources = [Source(int(k), part, means[part], None) for k, part in zip(named[batch], columns, strict=True)]
-        else:
-            sources = [
-                Source(int(k), part, whitening.means[k], whitening.maps[k])
-                for k, part in zip(named[batch], columns, strict=True)
-            ]
-        yield SourcePanel(out, sources)
+    def __init__(self, store: FeatureStore, rows: IntArray):
+        self.whitening = store.whitening if isinstance(store, WhitenedStore) else None
+        self.raw = store.raw if isinstance(store, WhitenedStore) else store
+        self.rows = rows
+        self._local = threading.local()
+
+    def of(self, groups: Sequence[int]) -> list[Source]:
+        """Some groups, in a buffer of this thread where the store can fill one."""
+        named = np.asarray(groups, dtype=np.intp)
+        if self.whitening is None:
+            features = self._features(named)
+            return [Source(int(k), X, X.mean(axis=0), None) for k, X in zip(named, features, strict=True)]
+        means, maps = self.whitening.means, self.whitening.maps
+        features = self._features(self.whitening.groups[named])
+        return [Source(int(k), X, means[k], maps[k]) for k, X in zip(named, features, strict=True)]
+
+    def _features(self, groups: IntArray) -> list[NDArray[np.float32]]:
+        sizes = self.raw.group_sizes[groups]
+        if getattr(self.raw, "can_stack", False) and (sizes == sizes[0]).all():
+            buffer = self._buffer(len(self.rows) * int(sizes.sum()))
+            return list(self.raw.stacked(groups.tolist(), self.rows, buffer))  # type: ignore[attr-defined]
+        return [np.ascontiguousarray(self.raw.panel([k], self.rows), np.float32) for k in groups.tolist()]
+
+    def _buffer(self, length: int) -> NDArray[np.float32]:
+        kept = getattr(self._local, "buffer", None)
+        if kept is None or len(kept) < length:
+            kept = self._local.buffer = np.empty(length, np.float32)
+        return kept

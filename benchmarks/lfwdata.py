@@ -1,0 +1,352 @@
+"""What the benchmarks of both steps share: LFW-a, its protocol and feature groups; features like those; records.
+
+LFW comes from a store of `samekind extract` or `benchmarks/extract.py --store DIR` that has covariance groups. Without
+one, a smaller store is made of ../shared/data/lfw-a in a temporary folder, and removed.
+"""
+
+import json
+import shutil
+import sys
+import tempfile
+import threading
+import time
+from argparse import ArgumentParser
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+from harness import parser
+from numpy.typing import NDArray
+
+from samekind.compute.executor import Executor
+from samekind.compute.memory import parse_bytes
+from samekind.evaluation.verification import VerificationResult, pair_distances, verify
+from samekind.losses import PairwiseLoss
+from samekind.objective import Objective
+from samekind.relation import Relation
+from samekind.solvers.blocks import BlockMetric
+from samekind.solvers.search import Scoring
+from samekind.solvers.selection import SelectionResult, select_groups
+from samekind.store import DiskStore, FeatureStore, RowsOf, WhitenedStore, Whitening
+from samekind.threads import single_threaded_blas
+
+DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "lfw-a"
+THRESHOLD, RIDGE = 14.0, 1.0
+DIMS = 45  # of a whitened group, as the estimators have it
+GB = 1e9
+
+Rows = NDArray[np.intp]
+People = set[str]
+Pair = tuple[str, str, bool]  # two images, and whether they show one person
+
+
+def lfw_parser(doc: str) -> ArgumentParser:
+    made = parser(doc)
+    made.add_argument("--store", type=Path, help="a store of LFW-a with covariance groups (else a small one is made)")
+    return made
+
+
+# The protocol
+
+
+def _lines(name: str) -> list[list[str]]:
+    path = DATA / "protocol" / f"{name}.txt"
+    if not path.is_file():
+        sys.exit(f"There is no {path}: this benchmark reads LFW-a and its protocol from {DATA}.")
+    return [line.split("\t") for line in path.read_text().splitlines()]
+
+
+def people(name: str = "people") -> list[People]:
+    """The names in a file of people, fold by fold; View 1's files have one fold."""
+    folds: list[People] = []
+    for line in _lines(name):
+        if len(line) == 2:
+            folds[-1].add(line[0])
+        else:
+            folds.append(set())
+    return [fold for fold in folds if fold]
+
+
+def some(names: People, share: float) -> People:
+    """A share of the people, evenly through the alphabet: classes keep their sizes."""
+    ordered = sorted(names)
+    return {ordered[int(at / share)] for at in range(int(len(ordered) * share))}
+
+
+def pairs(name: str, fold: int | None = None) -> list[Pair]:
+    """Of one fold of View 2, if asked for."""
+    found = []
+    for line in _lines(name):
+        if len(line) >= 3:
+            first, second = (line[0], line[1]), (line[-2] if len(line) == 4 else line[0], line[-1])
+            found.append((_image(*first), _image(*second), len(line) == 3))
+    return found if fold is None else found[600 * fold : 600 * (fold + 1)]
+
+
+def _image(person: str, number: str) -> str:
+    return f"{person}/{person}_{int(number):04d}.jpg"
+
+
+# The store
+
+
+@dataclass(frozen=True)
+class Faces:
+    """Images of LFW, and which groups of the store count: covariance groups."""
+
+    store: DiskStore
+    groups: Rows
+    images: NDArray[np.str_]
+    labels: NDArray[np.str_]
+
+    def of(self, names: People) -> Rows:
+        return np.flatnonzero(np.isin(self.labels, sorted(names)))
+
+    def verify(self, codes_of: Callable[[Rows], NDArray[Any]], listed: list[Pair]) -> VerificationResult:
+        """How well codes of rows tell pairs, those whose images are there, at the best threshold."""
+        at = {image: row for row, image in enumerate(self.images.tolist())}
+        there = [(at[a], at[b], same) for a, b, same in listed if a in at and b in at]
+        rows, places = np.unique([pair[:2] for pair in there], return_inverse=True)
+        distances = pair_distances(codes_of(rows), places.reshape(-1, 2))
+        return verify(distances, np.array([same for *_, same in there]))
+
+
+@contextmanager
+def faces(path: Path | None, n_groups: int, names: People, tested: list[Pair] | None = None) -> Iterator[Faces]:
+    """LFW with `n_groups` covariance groups, spread evenly over those of the store.
+
+    Without a store, one is made of so many regions, of these people and the images of these pairs.
+    """
+    needed = {image for *images, _ in tested or [] for image in images}
+    folder = None if path else Path(tempfile.mkdtemp())
+    try:
+        store = DiskStore.open(path) if path else _extracted(folder / "store", n_groups, names, needed)
+        if "cov" not in store.families:
+            sys.exit(f"{store!r} has no covariance groups (family cov).")
+        members = np.array(store.families["cov"])
+        groups = members[np.arange(n_groups) * len(members) // n_groups] if n_groups < len(members) else members
+        print(f"{store!r}: {len(groups):,} covariance groups", flush=True)
+        yield Faces(store, groups, store.image_ids, store.labels)
+    finally:
+        if folder:
+            shutil.rmtree(folder)
+
+
+def _extracted(folder: Path, n_regions: int, names: People, images: set[str]) -> DiskStore:
+    from samekind.extraction import extract
+    from samekind.images.extractor import Extractor
+    from samekind.images.listing import list_images
+
+    if not (DATA / "images").is_dir():
+        sys.exit(f"There is no {DATA / 'images'} to make a store of: give --store.")
+    listed = list_images(DATA / "images", labelled=True)
+    files = [file for file in listed if file.label in names or file.name in images]
+    print(f"no --store: {len(files):,} images, {n_regions:,} regions each, into a temporary one", flush=True)
+    start = time.perf_counter()
+    store = extract(files, folder, Extractor.over(["cov"], n_regions=n_regions))
+    print(f"extracted in {time.perf_counter() - start:.0f} s")
+    return store
+
+
+# Step 1 as the estimators put it together, with its parts in the open
+
+
+@dataclass(frozen=True)
+class Step1:
+    """Pairwise loss on some images, their groups whitened."""
+
+    objective: Objective
+    store: WhitenedStore
+
+    @classmethod
+    def over(
+        cls, found: Faces, rows: Rows, *, whitening: Whitening | None = None, memory_budget: str = "2GB"
+    ) -> "Step1":
+        """Whitened on these rows, unless a whitening is given."""
+        raw = RowsOf(found.store, rows)
+        if whitening is None:
+            start = time.perf_counter()
+            whitening = Whitening.learned(raw, np.arange(len(rows)), dims=DIMS, groups=found.groups)
+            print(f"{len(whitening.maps):,} groups whitened in {time.perf_counter() - start:.1f} s", flush=True)
+        relation = Relation.from_labels(found.labels[rows])
+        loss = PairwiseLoss(THRESHOLD, "equal")
+        objective = Objective.over(loss, relation, Executor(), parse_bytes(memory_budget), np.float32)
+        return cls(objective, WhitenedStore(raw, whitening))
+
+    @property
+    def n_samples(self) -> int:
+        return self.objective.relation.n_samples
+
+    @property
+    def scoring(self) -> Scoring:
+        return Scoring(self.objective, self.store, RIDGE, "frobenius")
+
+    def select(self, **options: Any) -> SelectionResult:
+        with single_threaded_blas():
+            return select_groups(self.objective, self.store, ridge=RIDGE, **options)
+
+    def codes(self, metric: BlockMetric, source: FeatureStore, rows: Rows) -> NDArray[Any]:
+        """Of any rows of a store with the same groups."""
+        whitened = WhitenedStore(source, self.store.whitening)
+        parts = [whitened.panel([k], rows) @ L.astype(np.float32) for k, L in metric.factors().items()]
+        return np.hstack(parts)
+
+
+# Features like those that step 1 makes of LFW
+
+
+@dataclass(frozen=True)
+class LikeLFW:
+    """`x_ij = sqrt(v_j) (sqrt(p_j) b_cj + s_i sqrt(1 - p_j) w_ij)`, sample i of class c, b and w standard normal.
+
+    `v_j = v_1 j^-0.8`, summing to 2,513 over 2,513 dimensions (intermediate features have variance 1), and
+    `p_j = 1 / (1 + (j / 6)^0.7)`: the principal components of LFW-a (150 groups, 6 directions of each, learned from other
+    people) have this variance, and this share of it lies between people. `s_i = exp(0.3 g)`, g standard normal: some
+    pictures are worse than others.
+    """
+
+    n_features: int
+    seed: int = 0
+
+    PAPERS_FEATURES = 2513
+    ROWS_AT_ONCE = 8192
+
+    def samples(self, class_sizes: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """X (N, n_features) in float32, made block by block, and y; other `class_sizes`, other classes."""
+        rng = np.random.default_rng([self.seed, len(class_sizes)])
+        j = np.arange(1, self.PAPERS_FEATURES + 1)
+        v = (j**-0.8 * self.PAPERS_FEATURES / np.sum(j**-0.8))[: self.n_features]
+        p = 1 / (1 + (j[: self.n_features] / 6) ** 0.7)
+        between, within = np.sqrt(v * p).astype(np.float32), np.sqrt(v * (1 - p)).astype(np.float32)
+        centres = rng.standard_normal((len(class_sizes), self.n_features), np.float32) * between
+        y = np.repeat(np.arange(len(class_sizes)), class_sizes)
+        X = np.empty((len(y), self.n_features), np.float32)
+        for start in range(0, len(y), self.ROWS_AT_ONCE):
+            block = X[start : start + self.ROWS_AT_ONCE]
+            rng.standard_normal(dtype=np.float32, out=block)
+            block *= within
+            block *= np.exp(0.3 * rng.standard_normal((len(block), 1), np.float32))
+            block += centres[y[start : start + len(block)]]
+        return X, y
+
+
+def nearest_error(codes: NDArray[Any], y: NDArray[Any]) -> float:
+    """Leave-one-out error of 3-NN."""
+    from sklearn.neighbors import KNeighborsClassifier
+
+    near = KNeighborsClassifier(3, algorithm="brute").fit(codes, y).kneighbors(return_distance=False)
+    votes = y[near]
+    voted = np.where(votes[:, 1] == votes[:, 2], votes[:, 1], votes[:, 0])
+    return float(np.mean(voted != y))
+
+
+# Records
+
+
+class PrivateMemory:
+    """The largest private memory (RssAnon: pages of a mapped store are not in it) of this process, in GB: `peak`."""
+
+    def __enter__(self) -> "PrivateMemory":
+        self.peak = _private()
+        self._over = threading.Event()
+        self._sampler = threading.Thread(target=self._sample, daemon=True)
+        self._sampler.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._over.set()
+        self._sampler.join()
+
+    def _sample(self) -> None:
+        while not self._over.wait(0.02):
+            self.peak = max(self.peak, _private())
+
+
+def _private() -> float:
+    status = Path("/proc/self/status")
+    lines = status.read_text().splitlines() if status.exists() else []
+    for line in lines:
+        if line.startswith("RssAnon:"):
+            return int(line.split()[1]) * 1024 / GB
+    raise RuntimeError("/proc/self/status has no RssAnon: private memory can be measured on Linux only.")
+
+
+class Clocks:
+    """Seconds spent in methods, by the names given to them, while a `with` block of `on` lasts."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = defaultdict(float)
+
+    @contextmanager
+    def on(self, name: str, owner: type, method: str) -> Iterator[None]:
+        original = getattr(owner, method)
+
+        def clocked(*args: Any, **options: Any) -> Any:
+            start = time.perf_counter()
+            try:
+                return original(*args, **options)
+            finally:
+                self.seconds[name] += time.perf_counter() - start
+
+        with patch.object(owner, method, clocked):
+            yield
+
+    def shares(self, of: float) -> str:
+        parts = self.seconds | {"rest": of - sum(self.seconds.values())}
+        return ", ".join(f"{name} {seconds:.1f} s ({seconds / of:.0%})" for name, seconds in parts.items())
+
+
+class Kept:
+    """Records of one case in a file of JSON lines, for a run that was interrupted; forgotten where no file is given."""
+
+    def __init__(self, path: Path | None, case: dict[str, Any]):
+        self.path = path
+        self.case = json.loads(json.dumps(case))
+        self.records: list[dict[str, Any]] = []
+        for line in path.read_text().splitlines() if path and path.exists() else []:
+            with suppress(json.JSONDecodeError):  # cut short when it was interrupted
+                record = json.loads(line)
+                if record.get("case") == self.case:
+                    self.records.append(record)
+
+    def find(self, **facts: Any) -> dict[str, Any] | None:
+        """The last record with these facts."""
+        return next((r for r in reversed(self.records) if all(r.get(k) == v for k, v in facts.items())), None)
+
+    def add(self, **record: Any) -> dict[str, Any]:
+        record |= {"case": self.case}
+        self.records.append(record)
+        if self.path:
+            with self.path.open("a") as file:
+                file.write("\n" * (file.tell() > 0 and not self.path.read_text().endswith("\n")))
+                file.write(json.dumps(record) + "\n")
+        return record
+
+
+class Spent:
+    """Seconds and peak memory of a fit with a checkpoint, earlier runs of it included: kept beside its snapshots."""
+
+    def __init__(self, checkpoint: Path | None):
+        self.path = checkpoint / "spent.json" if checkpoint else None
+        known = self.path is not None and self.path.exists()
+        self.earlier = json.loads(self.path.read_text()) if known else {"seconds": 0.0, "peak": 0.0}
+        self.start = time.perf_counter()
+        if known:
+            print(f"goes on; {self.earlier['seconds'] / 60:.1f} minutes were spent before", flush=True)
+
+    @property
+    def seconds(self) -> float:
+        return float(self.earlier["seconds"]) + time.perf_counter() - self.start
+
+    def note(self, peak: float) -> float:
+        """The peak over all runs, written down."""
+        peak = max(peak, float(self.earlier["peak"]))
+        if self.path:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self.path.write_text(json.dumps({"seconds": self.seconds, "peak": peak}))
+        return peak

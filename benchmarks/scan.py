@@ -1,0 +1,210 @@
+"""Fast search against the exact one: which group is next, of K covariance groups of LFW-a, whitened.
+
+Training images of View 2, fold 1 (N = 11,9..), pairwise loss, ridge 1; K = 2,000 groups spread over the 13,260. The rounds
+are those of `select_groups(search="fast")`, block solves included but not counted. A search is counted with the making
+of its weights (and its sketch); so is an exact scan, which scores all groups in panels, its weights being kept.
+
+full_scan       the exact scan over the first fast search, which looks at all groups: at least 25
+lazy_scan       the mean exact scan over the mean fast search of 50 rounds: at least 100
+worst_score     in each round checked, the chosen group's exact score over the best one: at least 0.98
+same_group      share of the rounds checked where the best group was chosen: aim 0.95, not held
+full_scan_later as full_scan, in the later rounds checked: a new search that remembers nothing
+
+`--check` rounds are checked by an exact scan (about two minutes each), evenly spread, the first and the last among them.
+`--keep FILE` keeps their results: run again, only the others are made. Then the factor is printed for fewer samples and
+for fewer groups, in the first round. It grows with N, as the exact scan goes with N^2 and the looks with N; so
+`--quick`, with N ~ 2,800, 400 groups and 8 rounds, 3 of them checked, holds only 3 instead of 25 and of 100.
+"""
+
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+from harness import Report
+from lfwdata import Clocks, Faces, Kept, People, Step1, faces, lfw_parser, people, some
+
+from samekind.compute.sources import PresentDistances
+from samekind.objective import Weights
+from samekind.solvers import selection
+from samekind.solvers.blocks import BlockMetric
+from samekind.solvers.search import Choice, ExactSearch, FastSearch, Scoring
+from samekind.threads import single_threaded_blas
+
+SAME_SCORE = 1e-5  # relative: what a kept result may differ by
+
+
+@dataclass(frozen=True)
+class Size:
+    share: float  # of the training people
+    n_groups: int
+    n_rounds: int
+    n_checked: int
+    full_scan: float
+    lazy_scan: float
+
+
+FULL = Size(1.0, 2_000, 50, 10, full_scan=25, lazy_scan=100)
+QUICK = Size(0.25, 400, 8, 3, full_scan=3, lazy_scan=3)
+
+
+def timed(search: Any, weights: Weights, metric: BlockMetric, n_rounds: int) -> tuple[Choice, float]:
+    """A search with weights that are made for it."""
+    start = time.perf_counter()
+    choice = search.best(weights, metric, n_rounds)
+    return choice, time.perf_counter() - start
+
+
+def anew(weights: Weights) -> Weights:
+    """The same weights, none of them made yet."""
+    return replace(weights, source=weights.source.source).kept()
+
+
+class WatchedSearch:
+    """The fast search, timed, in some rounds followed by an exact one and a fast one that remembers nothing."""
+
+    def __init__(self, watch: "Watch", scoring: Scoring, groups: list[int], seed: int):
+        self.watch = watch
+        self.made = partial(FastSearch, scoring, groups, seed)
+        self.fast, self.exact = self.made(), ExactSearch(scoring, groups)
+
+    def best(self, weights: Weights, metric: BlockMetric, n_rounds: int) -> Choice:
+        watch = self.watch
+        with watch.clocked():
+            choice, seconds = timed(self.fast, weights, metric, n_rounds)
+        watch.seconds.append(seconds)
+        line = f"round {n_rounds + 1:2}: {seconds:6.2f} s, {describe(choice)}"
+        if n_rounds in watch.checked:
+            record = watch.known(n_rounds, choice) or self.check(weights, metric, n_rounds, choice, seconds)
+            line += f"; exact {record['exact']:.1f} s, score {choice.score / record['best_score']:.4f} of the best"
+            line += f"; all groups {record['full']:.2f} s" * (n_rounds > 0)
+        print(line, flush=True)
+        return choice
+
+    def check(
+        self, weights: Weights, metric: BlockMetric, n_rounds: int, choice: Choice, seconds: float
+    ) -> dict[str, Any]:
+        best, exact = timed(self.exact, anew(weights), metric, n_rounds)
+        full = timed(self.made(), anew(weights), metric, n_rounds)[1] if n_rounds else seconds
+        return self.watch.kept.add(
+            round=n_rounds,
+            group=choice.group,
+            score=choice.score,
+            best_group=best.group,
+            best_score=best.score,
+            exact=exact,
+            full=full,
+        )
+
+    def memory(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        return self.fast.memory()
+
+    def recall(self, arrays: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
+        self.fast.recall(arrays, facts)
+
+
+def describe(choice: Choice) -> str:
+    details = choice.details
+    return f"{details['sketched']:,} sketched at rank {details['sketch_rank']}, {details['rescored']} exactly"
+
+
+class Watch:
+    """What the rounds of a selection showed."""
+
+    def __init__(self, kept: Kept, n_rounds: int, n_checked: int):
+        self.kept = kept
+        self.checked = set(np.linspace(0, n_rounds - 1, max(2, n_checked)).astype(int).tolist())
+        self.seconds: list[float] = []
+        self.clocks = Clocks()
+
+    def clocked(self) -> ExitStack:
+        stack = ExitStack()
+        stack.enter_context(self.clocks.on("all looked at by the sketch", Scoring, "sketched"))
+        stack.enter_context(self.clocks.on("leaders exactly", Scoring, "exact"))
+        return stack
+
+    def known(self, n_rounds: int, choice: Choice) -> dict[str, Any] | None:
+        record = self.kept.find(round=n_rounds, group=choice.group)
+        same = record is not None and abs(record["score"] / choice.score - 1) <= SAME_SCORE
+        return record if same else None
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """Of the rounds checked, as they were last."""
+        found = [self.kept.find(round=n_rounds) for n_rounds in sorted(self.checked)]
+        return [record for record in found if record]
+
+    def hold(self, report: Report, size: Size) -> None:
+        records = self.records
+        exact = float(np.mean([record["exact"] for record in records]))
+        scores = [record["score"] / record["best_score"] for record in records]
+        later = [record["exact"] / record["full"] for record in records[1:]]
+        total = sum(self.seconds)
+        print(f"{len(self.seconds)} fast searches: {total:.1f} s; {self.clocks.shares(total)} (weights and sketch)")
+        print(f"exact scan {exact:.2f} s on average of {len(records)}; fast {total / len(self.seconds):.3f} s")
+        report.hold("full_scan", records[0]["exact"] / records[0]["full"], at_least=size.full_scan)
+        report.hold("lazy_scan", exact * len(self.seconds) / total, at_least=size.lazy_scan)
+        report.hold("worst_score", min(scores), at_least=0.98)
+        report.note("same_group", float(np.mean([r["group"] == r["best_group"] for r in records])))
+        report.note("full_scan_later", float(np.mean(later)))
+        report.note("checked", len(records))
+
+
+def first_round(case: Step1, groups: list[int]) -> tuple[float, float]:
+    """Seconds of an exact and of a fast scan at A = 0."""
+    objective = case.objective
+    present = PresentDistances(objective.plan, objective.dtype, room=0)
+    searches = [ExactSearch(case.scoring, groups), FastSearch(case.scoring, groups, seed=0)]
+    with single_threaded_blas():
+        exact, fast = (timed(s, objective.weights(present).kept(), BlockMetric(), 0)[1] for s in searches)
+    return exact, fast
+
+
+def show_growth(found: Faces, names: People, case: Step1, n_groups: int) -> None:
+    print("in the first round:       N       K   exact s    fast s    factor")
+    for part, every in [(0.25, 1), (0.5, 1), (1, 4), (1, 2), (1, 1)]:
+        smaller = Step1.over(found, found.of(some(names, part)), whitening=case.store.whitening)
+        groups = list(range(0, n_groups, every))
+        exact, fast = first_round(smaller, groups)
+        print(f"{smaller.n_samples:27,} {len(groups):7,} {exact:9.2f} {fast:9.3f} {exact / fast:9.1f}", flush=True)
+
+
+def run(size: Size, store: Path | None, n_checked: int, keep: Path | None, report: Report) -> None:
+    folds = people()
+    names = some(set().union(*folds[1:]), size.share)
+    with faces(store, size.n_groups, names) as found:
+        case = Step1.over(found, found.of(names))
+        n_groups = len(case.store.group_sizes)
+        print(f"N = {case.n_samples:,}, K = {n_groups:,}, {size.n_rounds} rounds", flush=True)
+        first_round(Step1.over(found, found.of(some(names, 0.05)), whitening=case.store.whitening), [0, 1])  # compiles
+        facts = {"N": case.n_samples, "K": n_groups, "store": str(store and store.resolve())}
+        watch = Watch(Kept(keep, facts), size.n_rounds, n_checked)
+        solves = Clocks()
+        with (
+            patch.object(selection, "FastSearch", partial(WatchedSearch, watch)),
+            solves.on("solve", selection.SampledBlocks, "solve"),
+        ):
+            case.select(search="fast", max_groups=size.n_rounds)
+        print(f"(block solves, not counted: {solves.seconds['solve']:.1f} s)")
+        watch.hold(report, size)
+        show_growth(found, names, case, n_groups)
+
+
+def main() -> None:
+    options = lfw_parser(__doc__)
+    options.add_argument("--check", type=int, help="how many of the rounds an exact scan checks (10; with --quick 3)")
+    options.add_argument("--keep", type=Path, metavar="FILE", help="JSON lines, to go on from when interrupted")
+    given = options.parse_args()
+    size = QUICK if given.quick else FULL
+    report = Report("scan")
+    run(size, given.store, given.check or size.n_checked, given.keep, report)
+    report.end()
+
+
+if __name__ == "__main__":
+    main()
