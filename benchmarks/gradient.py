@@ -16,7 +16,7 @@ from samekind.compute.memory import parse_bytes
 from samekind.losses import Loss, PairwiseLoss, TripletLoss
 from samekind.objective import Objective
 from samekind.relation import Relation
-from samekind.solvers.joint import JointProblem
+from samekind.solvers.jointproblem import JointProblem
 
 N_FEATURES = 500
 CLASS_SIZE = 40

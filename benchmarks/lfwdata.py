@@ -205,9 +205,10 @@ class LikeLFW:
     """`x_ij = sqrt(v_j) (sqrt(p_j) b_cj + s_i sqrt(1 - p_j) w_ij)`, sample i of class c, b and w standard normal.
 
     `v_j = v_1 j^-0.8`, summing to 2,513 over 2,513 dimensions (intermediate features have variance 1), and
-    `p_j = 1 / (1 + (j / 6)^0.7)`: the principal components of LFW-a (150 groups, 6 directions of each, learned from other
-    people) have this variance, and this share of it lies between people. `s_i = exp(0.3 g)`, g standard normal: some
-    pictures are worse than others.
+    `p_j = 1 / (1 + exp(g_j) (j / 6)^0.8)`, the share between classes: so are, about, the principal components of LFW-a
+    (150 groups, 6 directions of each, learned from other people); g_j, standard normal, as they do not tell alike.
+    `s_i = exp(0.5 h_i - 0.25)`, h_i standard normal: some pictures are worse than others; and 2% have another's name, as
+    happens to pictures that were gathered from the web.
     """
 
     n_features: int
@@ -216,23 +217,32 @@ class LikeLFW:
     PAPERS_FEATURES = 2513
     ROWS_AT_ONCE = 8192
 
-    def samples(self, class_sizes: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """X (N, n_features) in float32, made block by block, and y; other `class_sizes`, other classes."""
+    def samples(
+        self, class_sizes: NDArray[np.int64], misnamed: float = 0.02
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """X (N, n_features) in float32, made block by block, and y; another number of classes has other classes."""
         rng = np.random.default_rng([self.seed, len(class_sizes)])
-        j = np.arange(1, self.PAPERS_FEATURES + 1)
-        v = (j**-0.8 * self.PAPERS_FEATURES / np.sum(j**-0.8))[: self.n_features]
-        p = 1 / (1 + (j[: self.n_features] / 6) ** 0.7)
-        between, within = np.sqrt(v * p).astype(np.float32), np.sqrt(v * (1 - p)).astype(np.float32)
+        between, within = self._deviations()
         centres = rng.standard_normal((len(class_sizes), self.n_features), np.float32) * between
         y = np.repeat(np.arange(len(class_sizes)), class_sizes)
         X = np.empty((len(y), self.n_features), np.float32)
         for start in range(0, len(y), self.ROWS_AT_ONCE):
             block = X[start : start + self.ROWS_AT_ONCE]
             rng.standard_normal(dtype=np.float32, out=block)
-            block *= within
-            block *= np.exp(0.3 * rng.standard_normal((len(block), 1), np.float32))
+            block *= within * np.exp(0.5 * rng.standard_normal((len(block), 1), np.float32) - np.float32(0.25))
             block += centres[y[start : start + len(block)]]
+        wrong = np.flatnonzero(rng.random(len(y)) < misnamed)
+        y[wrong] = rng.choice(y, len(wrong))
         return X, y
+
+    def _deviations(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Between and within classes."""
+        j = np.arange(1, self.PAPERS_FEATURES + 1)
+        v = j**-0.8 * self.PAPERS_FEATURES / np.sum(j**-0.8)
+        g = np.random.default_rng(self.seed).standard_normal(self.PAPERS_FEATURES)
+        p = 1 / (1 + np.exp(g) * (j / 6) ** 0.8)
+        between, within = np.sqrt(v * p), np.sqrt(v * (1 - p))
+        return between[: self.n_features].astype(np.float32), within[: self.n_features].astype(np.float32)
 
 
 def nearest_error(codes: NDArray[Any], y: NDArray[Any]) -> float:
@@ -348,5 +358,7 @@ class Spent:
         peak = max(peak, float(self.earlier["peak"]))
         if self.path:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self.path.write_text(json.dumps({"seconds": self.seconds, "peak": peak}))
+            made = self.path.with_suffix(".new")
+            made.write_text(json.dumps({"seconds": self.seconds, "peak": peak}))
+            made.replace(self.path)
         return peak

@@ -1,17 +1,17 @@
 """Step 1 end to end, `search="fast"` against `search="exact"`: time, objective and held-out verification error.
 
-View 1 of LFW-a: training images of 62% of the people of peopleDevTrain (N ~ 5,900), 300 covariance groups spread over
-the 13,260, pairwise loss, ridge 1, 40 rounds, the same settings for both. Timed is `select_groups`, the whole of what
+View 1 of LFW-a: training images of 60% of the people of peopleDevTrain (N = 5,986), 300 covariance groups spread over
+the 13,260, pairwise loss, ridge 1, 40 rounds, the same settings for both. Timed is `select_groups`, all that
 `SparseBlockMetric.fit` does but for the whitening, which is the same for both and is shown beside. The fast one runs
 before and after the exact one, and its mean time counts.
 
 speedup      exact over fast seconds: at least 20
 objective    fast over exact final objective: at most 1.01
-error_worse  verification error on pairsDevTest, in points, fast less exact: at most 0.5. Each at the threshold that is best
-             on these pairs, for both alike; equal error rates stand beside
+error_worse  verification error on pairsDevTest, in points, fast less exact: at most 0.5. Each has the threshold that is
+             best on these pairs; equal error rates stand beside
 
-The factor grows with N and K: `--quick` (N ~ 1,900, 100 groups, 6 rounds, every fourth pair) solves the same blocks on
-all pairs and holds no time; its few pairs hold an error worse by at most 2 points.
+The factor grows with N and K, and the objectives come together as rounds go by. So `--quick` (N = 4,192, 48 groups, 5
+rounds, every fourth pair, the fast one once) holds only 1.2, 1.05 and 3 points.
 """
 
 import time
@@ -35,11 +35,14 @@ class Size:
     n_rounds: int
     every: int  # of the held-out pairs
     speedup: float
+    order: tuple[str, ...]
+    speedup: float
+    objective: float
     error_worse: float
 
 
-FULL = Size(0.62, 300, 40, 1, speedup=20, error_worse=0.5)
-QUICK = Size(0.2, 100, 6, 4, speedup=0, error_worse=2)
+FULL = Size(0.6, 300, 40, 1, ("fast", "exact", "fast"), speedup=20, objective=1.01, error_worse=0.5)
+QUICK = Size(0.44, 48, 5, 4, ("fast", "exact"), speedup=1.2, objective=1.05, error_worse=3)
 
 
 @dataclass(frozen=True)
@@ -64,14 +67,9 @@ class Fit:
         seconds = time.perf_counter() - start
         held_out = found.verify(lambda rows: case.codes(result.metric, found.store, rows), tested)
         made = cls(result, seconds, 100 * (1 - held_out.accuracy))
-        metric = result.metric
-        print(
-            f"{search:5} {seconds:7.1f} s, f {result.objective:.5f}, {len(metric.blocks)} groups of rank {metric.rank()}",
-            end="; ",
-        )
-        print(
-            f"error {made.error:.2f}, equal error rate {100 * held_out.eer:.2f}; {clocks.shares(seconds)}", flush=True
-        )
+        reached = f"{len(result.metric.blocks)} groups of rank {result.metric.rank()}"
+        print(f"{search:5} {seconds:7.1f} s, f {result.objective:.5f}, {reached}; {clocks.shares(seconds)}")
+        print(f"      held-out error {made.error:.2f}, equal error rate {100 * held_out.eer:.2f}", flush=True)
         return made
 
 
@@ -85,15 +83,16 @@ def run(size: Size, store: Path | None, report: Report) -> None:
             flush=True,
         )
         warm_up(found, case, names)
-        before, exact, after = (
-            Fit.of(case, found, search, size.n_rounds, tested) for search in ["fast", "exact", "fast"]
-        )
-    same = before.result.objective == after.result.objective
-    print(f"the two fast runs ended {'alike' if same else 'differently, which they must not'}")
-    report.hold("speedup", 2 * exact.seconds / (before.seconds + after.seconds), at_least=size.speedup)
-    report.hold("objective", after.result.objective / exact.result.objective, at_most=1.01)
-    report.hold("error_worse", after.error - exact.error, at_most=size.error_worse)
-    report.note("error_fast", after.error)
+        fits = [Fit.of(case, found, search, size.n_rounds, tested) for search in size.order]
+    fast = [fit for fit, search in zip(fits, size.order, strict=True) if search == "fast"]
+    exact = fits[size.order.index("exact")]
+    if len({fit.result.objective for fit in fast}) > 1:
+        print("the fast runs ended differently, which they must not")
+    seconds = sum(fit.seconds for fit in fast) / len(fast)
+    report.hold("speedup", exact.seconds / seconds, at_least=size.speedup)
+    report.hold("objective", fast[0].result.objective / exact.result.objective, at_most=size.objective)
+    report.hold("error_worse", fast[0].error - exact.error, at_most=size.error_worse)
+    report.note("error_fast", fast[0].error)
     report.note("error_exact", exact.error)
     report.end()
 

@@ -1,35 +1,36 @@
-"""What a sketched Laplacian needs of one feature group, compiled: its centred features, weighted sample by sample."""
+"""What a sketched Laplacian makes of the features of one group, all but the last matrix product: compiled."""
 
 from typing import Any
 
+import numpy as np
+
 from samekind.kernels.compiled import compiled
 
+BIG = 32  # samples from which on a class is worth a matrix product of its own
+
 
 @compiled
-def centred_and_weighted(X: Any, mean: Any, degrees: Any, Z: Any, V: Any) -> None:
-    """Into Z the columns of X less their mean, and into V `diag(degrees) Z`; Z's further columns are 0.
+def weighted(X: Any, degrees: Any, sides: Any, starts: Any, sizes: Any, offsets: Any, entries: Any, out: Any) -> None:
+    """`out = [(diag(degrees) - C) X, sides]`, X (N, w) and sides (N, r), all contiguous.
 
-    V may be wider than Z. All are contiguous: a slice of columns would not vectorise.
+    C is block diagonal over runs of samples: their starts and sizes, and where their entries begin.
     """
-    n, width, d = X.shape[0], Z.shape[1], len(mean)
+    n, width = X.shape
     for i in range(n):
-        for c in range(d):
-            z = X[i, c] - mean[c]
-            Z[i, c] = z
-            V[i, c] = degrees[i] * z
-        for c in range(d, width):
-            Z[i, c] = 0
-            V[i, c] = 0
-
-
-@compiled
-def subtract_small_blocks(starts: Any, sizes: Any, offsets: Any, entries: Any, Z: Any, V: Any) -> None:
-    """`V -= C Z`, C block diagonal over runs of samples."""
-    width = Z.shape[1]
+        for c in range(width):
+            out[i, c] = degrees[i] * X[i, c]
+        for c in range(sides.shape[1]):
+            out[i, width + c] = sides[i, c]
     for b in range(len(starts)):
-        start, size = starts[b], sizes[b]
-        for i in range(size):
-            for j in range(size):
-                h = entries[offsets[b] + i * size + j]
+        start, size, at = starts[b], sizes[b], offsets[b]
+        if size >= BIG:
+            CX = np.dot(entries[at : at + size * size].reshape(size, size), X[start : start + size])
+            for i in range(size):
                 for c in range(width):
-                    V[start + i, c] -= h * Z[start + j, c]
+                    out[start + i, c] -= CX[i, c]
+        else:
+            for i in range(size):
+                for j in range(size):
+                    h = entries[at + i * size + j]
+                    for c in range(width):
+                        out[start + i, c] -= h * X[start + j, c]

@@ -17,8 +17,7 @@ from samekind.kernels.laplacian import Degrees, OverBlocks, Part, Samples, Sums,
 from samekind.kernels.spectral import Matrix, symmetrised
 from samekind.kernels.types import Array, IntArray
 
-LANES = 8  # columns of a group are padded to a multiple of these
-BIG_CLASS = 32  # samples from which on a class is worth a matrix product of its own
+LANES = 8  # numbers that the processor handles at once
 PROBES = 8  # random directions beside Q: they tell how much it misses, and are a start for what it has not seen yet
 
 
@@ -128,51 +127,45 @@ class SketchedLaplacian:
         return len(self.B)
 
     def block(self, X: Array, mean: Array) -> Matrix:
-        """`Z^T (this) Z` of one group, Z being X (N, d), contiguous, less its mean."""
-        from samekind.kernels.blocks import centred_and_weighted, subtract_small_blocks  # loads a compiler
+        """`Z^T (this) Z` of one group, Z being the first columns of X (N, w), contiguous, less their mean (d,)."""
+        from samekind.kernels.blocks import weighted  # loads a compiler
 
-        d, r = len(mean), self.rank
-        width = -(-d // LANES) * LANES
-        Z, VQ = self._buffers(width)
-        V = VQ[:, :width]
-        centred_and_weighted(X, mean, self.degrees, Z, VQ)
-        subtract_small_blocks(*self._small, self.same, Z, VQ)
-        for run, C in self._big:
-            V[run] -= C @ Z[run]
-        product = Z.T @ VQ
-        P = product[:d, width : width + r].astype(np.float64)
-        G: Matrix = symmetrised(product[:d, :d].astype(np.float64)) - P @ self.B @ P.T
+        d, width, layout = len(mean), X.shape[1], self.layout
+        V = self._buffer(width + self._sides.shape[1])
+        weighted(X, self.degrees, self._sides, layout.starts, layout.sizes, layout.offsets, self.same, V)
+        products = (X.T @ V).astype(np.float64)
+        P, u = products[:d, width : width + self.rank], products[:d, width + self.rank]
+        # Z = X - 1 mean^T, and `u` is X^T (this) 1: the mean is taken out of the small matrix instead of all samples.
+        crossed = np.outer(u, mean)
+        G: Matrix = symmetrised(products[:d, :d]) - P @ self.B @ P.T - crossed - crossed.T
+        G += self._ones[1] * np.outer(mean, mean)
         return G
 
-    def _buffers(self, width: int) -> tuple[Array, Array]:
-        """Z, and V with Q beside it, of this thread: fresh memory for each group would cost more than the sums."""
-        kept = self._local.__dict__
-        if kept.get("width") != width:
-            n, r = self.Q.shape
-            kept["width"], kept["Z"] = width, np.empty((n, width), np.float32)
-            kept["VQ"] = np.empty((n, width + r), np.float32)
-            kept["VQ"][:, width:] = self.Q
-        return kept["Z"], kept["VQ"]
+    def _buffer(self, width: int) -> Array:
+        """Memory of this thread: fresh memory for each group would cost as much as the sums."""
+        if getattr(self._local, "width", None) != width:
+            self._local.width, self._local.buffer = width, np.empty((len(self.Q), width), np.float32)
+        buffer: Array = self._local.buffer
+        return buffer
 
     @cached_property
     def _local(self) -> threading.local:
         return threading.local()
 
     @cached_property
-    def _small(self) -> tuple[IntArray, IntArray, IntArray]:
-        """Starts, sizes and offsets of the blocks that are not worth a matrix product."""
-        small = self.layout.sizes < BIG_CLASS
-        return self.layout.starts[small], self.layout.sizes[small], self.layout.offsets[:-1][small]
+    def _ones(self) -> tuple[Matrix, float]:
+        """This times the vector of ones, and its sum."""
+        ones = np.ones((len(self.degrees), 1), np.float32)
+        smooth = self.Q @ (self.B @ self.Q.T.sum(axis=1, dtype=np.float64))
+        product = self.degrees - self.layout.times(self.same, ones)[:, 0] - smooth
+        return product, float(product.sum(dtype=np.float64))
 
     @cached_property
-    def _big(self) -> list[tuple[slice, Array]]:
-        layout = self.layout
-        blocks = zip(layout.starts.tolist(), layout.sizes.tolist(), layout.offsets[:-1].tolist(), strict=True)
-        return [
-            (slice(start, start + size), self.same[at : at + size**2].reshape(size, size))
-            for start, size, at in blocks
-            if size >= BIG_CLASS
-        ]
+    def _sides(self) -> Array:
+        """Q, this times the vector of ones, and zeros up to full lanes: products of other widths are much slower."""
+        sides = np.zeros((len(self.Q), -(-(self.rank + 1) // LANES) * LANES), np.float32)
+        sides[:, : self.rank], sides[:, self.rank] = self.Q, self._ones[0]
+        return sides
 
 
 Into: TypeAlias = Callable[[SplitForm], Split]  # what the weights make of the form
@@ -190,10 +183,11 @@ class Range:
     Q: Array  # (N, r) orthonormal, float32
 
     @classmethod
-    def found(cls, into: Into, layout: ClassLayout, same: Same, rank: int, rng: np.random.RandomState) -> "Range":
-        """From random directions."""
-        omega = rng.standard_normal((layout.n_samples, min(rank, layout.n_samples))).astype(np.float32)
-        return cls(_orthonormal(into(SplitForm(omega, layout, same)).others, omega.shape[1]))
+    def first(cls, n_samples: int, rank: int, rng: np.random.RandomState) -> "Range":
+        """The vector of ones, all that is needed while all distances are equal, and random directions."""
+        Y = rng.standard_normal((n_samples, min(rank, n_samples)))
+        Y[:, 0] = n_samples
+        return cls(_orthonormal(Y, rank))
 
     def sketch(
         self, into: Into, layout: ClassLayout, same: Same, rank: int, rng: np.random.RandomState

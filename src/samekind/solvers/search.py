@@ -19,7 +19,7 @@ from samekind.solvers.projected import Point
 from samekind.store.base import FeatureStore, panels_of
 from samekind.store.scan import Source, Sources
 
-FIRST_RANK, LARGEST_RANK = 8, 128  # of the sketch
+FIRST_RANK, LARGEST_RANK = 15, 127  # of the sketch: one less than full lanes
 AGREEING = 0.05  # spread of exact over sketched scores, in logarithms, above which the rank of the sketch grows
 LEADERS, LEADING_SHARE = 48, 0.01  # groups looked at together: at least so many, and this share of all
 GROUPS_AT_ONCE = 8  # sketched by one thread
@@ -143,7 +143,7 @@ class FastSearch:
             "score_spread": spread,
         }
         if spread > AGREEING:
-            self.rank = min(2 * self.rank, LARGEST_RANK)
+            self.rank = min(2 * self.rank + 1, LARGEST_RANK)
         return Choice(int(self.groups[best]), exact[best], details)
 
     def memory(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
@@ -166,7 +166,7 @@ class FastSearch:
             return relation.tile(tile.rows, tile.cols).same
 
         if self.range is None:
-            self.range = Range.found(into, self.layout, same, self.rank, rng)
+            self.range = Range.first(self.layout.n_samples, self.rank, rng)
         laplacian, self.range = self.range.sketch(into, self.layout, same, self.rank, rng)
         return laplacian
 

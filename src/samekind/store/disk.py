@@ -174,23 +174,22 @@ class DiskStore:
         in_threads(lambda at: self._gather(pieces[at::n_threads], parts, panel), range(n_threads), n_threads)
         return panel
 
-    def stacked(self, groups: Sequence[int], rows: ArrayLike, out: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Some groups of one size one after the other, for some rows in this order: (len(groups), len(rows), size).
+    def stacked(self, groups: Sequence[int], rows: ArrayLike, out: NDArray[np.float32]) -> None:
+        """Into out[j, i] the features of group j of row i, for some groups and some rows in this order.
 
-        They fill the first of the numbers of `out`, which is flat. One thread does it: others may do other groups.
+        `out` (len(groups), len(rows), w) may be wider than a group. One thread does it: others may do other groups.
         """
         from samekind.kernels.halves import gather_stacked
 
         chosen = _indices(groups, len(self.group_sizes), "group")
         wanted = _indices(rows, self.n_rows, "row")
-        size = int(self.group_sizes[chosen[0]])
-        stack = out[: len(chosen) * len(wanted) * size].reshape(len(chosen), len(wanted), size)
+        order = np.arange(len(chosen))
+        parts = [(part, order[here]) for part, here in self._parts_and_places(chosen)]
         for piece in self._pieces(wanted):
             n_rows = len(self.records[piece.number].rows)
-            for part in self._parts(chosen):
+            for part, at in parts:
                 source = self._mapped(part.family.file(piece.number), part.family.shape(n_rows))
-                gather_stacked(source, part.groups, piece.rows, piece.places, part.starts // size, stack)
-        return stack
+                gather_stacked(source, part.groups, piece.rows, piece.places, at, out)
 
     def verify(self) -> None:
         """Compare every array with its checksum; `StoreError` names the first that differs."""
@@ -203,12 +202,17 @@ class DiskStore:
                     raise damaged_shard(path, number, "it was altered after it was written")
 
     def _parts(self, groups: IntArray) -> Iterator[_Part]:
+        for part, _ in self._parts_and_places(groups):
+            yield part
+
+    def _parts_and_places(self, groups: IntArray) -> Iterator[tuple[_Part, NDArray[np.bool_]]]:
+        """The groups of each family, and which they are."""
         sizes = self.group_sizes[groups]
         starts = np.cumsum(sizes) - sizes
         for family, numbers in zip(self._families, self.families.values(), strict=True):
             here = (groups >= numbers.start) & (groups < numbers.stop)
             if here.any():
-                yield _Part(family, groups[here] - numbers.start, starts[here])
+                yield _Part(family, groups[here] - numbers.start, starts[here]), here
 
     def _pieces(self, rows: IntArray) -> list[_Piece]:
         last_rows, last = self._last_pieces

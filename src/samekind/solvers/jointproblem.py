@@ -1,0 +1,94 @@
+"""Algorithm 2's problem: f over one matrix A, or over its factor L."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from samekind.compute.sources import FactoredDistances
+from samekind.kernels.laplacian import GramForm, ProductForm
+from samekind.kernels.spectral import Matrix, eigh, project_trace_ball
+from samekind.kernels.types import Array
+from samekind.objective import Objective
+from samekind.solvers import projected
+
+
+@dataclass(frozen=True)
+class JointProblem:
+    """min ridge/2 ||A||_F^2 + loss(D(A; Z)) over A >= 0, tr A <= trace_bound; Z (N, D) in class order, centred."""
+
+    objective: Objective
+    Z: Array
+    ridge: float
+    trace_bound: float = np.inf
+
+    def on_sample(self, n_anchors: int, rng: np.random.RandomState) -> "JointProblem":
+        """The same problem, its loss estimated from random anchors."""
+        return replace(self, objective=self.objective.sampled(n_anchors, rng))
+
+    def batch_values(self, A: Matrix) -> Array:
+        """f as each batch of a sample's anchors estimates it."""
+        return self.objective.batch_values(self._distances(A)) + self.ridge / 2 * float(np.vdot(A, A))
+
+    def factored_batch_values(self, L: Matrix) -> Array:
+        return self.objective.batch_values(FactoredDistances.euclidean(self._times(L))) + self._factored_ridge(L)
+
+    @property
+    def rounding(self) -> float:
+        return float(10 * np.finfo(self.Z.dtype).eps)
+
+    @property
+    def n_features(self) -> int:
+        return int(self.Z.shape[1])
+
+    def value(self, A: Matrix) -> float:
+        return self.objective.value(self._distances(A)) + self.ridge / 2 * float(np.vdot(A, A))
+
+    def value_and_gradient(self, A: Matrix) -> tuple[float, Matrix]:
+        loss, G = self.objective.value_and_form(self._distances(A), GramForm(self.Z))
+        return loss + self.ridge / 2 * float(np.vdot(A, A)), G + self.ridge * A
+
+    def project(self, A: Matrix) -> Matrix:
+        return project_trace_ball(A, self.trace_bound)
+
+    def lower_bound(self, A: Matrix, value: float, G: Matrix) -> float:
+        """By the ridge's strong convexity; without a ridge `f + <G, A* - A>`, A* the worst within the trace bound."""
+        if self.ridge > 0:
+            return projected.strongly_convex_bound(self, self.ridge, A, value, G)
+        steepest = float(eigh(G)[0][0])
+        return value - float(np.vdot(G, A)) + (steepest * self.trace_bound if steepest < 0 else 0.0)
+
+    def factored_value_and_gradient(self, L: Matrix) -> tuple[float, Matrix]:
+        """f(L L^T) and its gradient `2 (G + ridge L L^T) L`, by way of `(S - W - W^T) Z L` when L is narrow."""
+        Y = self._times(L)
+        distances = FactoredDistances.euclidean(Y)
+        if 2 * L.shape[1] < self.n_features:
+            loss, LapY = self.objective.value_and_form(distances, ProductForm(Y))
+            GL = self._transposed_times(LapY)
+        else:
+            loss, G = self.objective.value_and_form(distances, GramForm(self.Z))
+            GL = G @ L
+        return loss + self._factored_ridge(L), 2 * (GL + self.ridge * L @ (L.T @ L))
+
+    def factored_value(self, L: Matrix) -> float:
+        """f(L L^T)"""
+        return self.objective.value(FactoredDistances.euclidean(self._times(L))) + self._factored_ridge(L)
+
+    def _distances(self, A: Matrix) -> FactoredDistances:
+        return FactoredDistances.quadratic(self.Z, self._times(A))
+
+    def _times(self, M: Matrix) -> Array:
+        """Z M"""
+        M = M.astype(self.Z.dtype)
+        return np.concatenate(list(self.objective.over_blocks(lambda rows: self.Z[rows] @ M)))
+
+    def _transposed_times(self, V: Matrix) -> Matrix:
+        """Z^T V"""
+        V = V.astype(self.Z.dtype)
+        product = np.zeros((self.n_features, V.shape[1]))
+        for part in self.objective.over_blocks(lambda rows: self.Z[rows].T @ V[rows]):
+            product += part
+        return product
+
+    def _factored_ridge(self, L: Matrix) -> float:
+        inner = L.T @ L
+        return self.ridge / 2 * float(np.vdot(inner, inner))

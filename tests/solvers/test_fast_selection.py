@@ -1,0 +1,342 @@
+"""Algorithm 1 by sketches and samples: nearly the exact one's f, the same bits each time, and after any interruption."""
+
+import json
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from samekind.solvers import search, selection
+from samekind.solvers.selection import SelectionState, select_groups
+from samekind.store import ArrayStore, FeatureGroups
+from samekind.threads import single_threaded_blas
+from tests import cases
+
+RIDGE = 0.05
+PLANTED = (3, 17, 28)
+N_GROUPS = 30
+
+
+@pytest.fixture(params=cases.BOTH_LOSSES)
+def loss(request):
+    return request.param
+
+
+@pytest.fixture(autouse=True)
+def one_blas_thread():
+    """As the estimators have it; for work so small more would only wait for each other."""
+    with single_threaded_blas():
+        yield
+
+
+@pytest.fixture
+def lazy(monkeypatch):
+    """Few groups at a time, and rough sketches."""
+    monkeypatch.setattr(search, "LEADERS", 5)
+    monkeypatch.setattr(search, "LEADING_SHARE", 0.0)
+    monkeypatch.setattr(search, "FIRST_RANK", 4)
+
+
+@pytest.fixture
+def small_samples(monkeypatch, lazy):
+    """Block solves on samples of a quarter of the rows."""
+    monkeypatch.setattr(selection, "FIRST_SAMPLE", 40)
+
+
+def planted(n_per_class=20, seed=0, strength=1.5, noise=0.6):
+    """Eight classes, told apart by three bits, each in one of the planted groups of two; the other groups are noise."""
+    rng = np.random.default_rng(seed)
+    labels = rng.permutation(np.repeat(np.arange(8), n_per_class))
+    X = noise * rng.normal(size=(len(labels), 2 * N_GROUPS))
+    for bit, k in enumerate(PLANTED):
+        X[:, 2 * k : 2 * k + 2] += strength * (labels >> bit & 1)[:, None]
+    return X.astype(np.float32), labels
+
+
+def mixed(n_classes=40, per_class=4, seed=0):
+    """Every group says something, some much more than others."""
+    rng = np.random.default_rng(seed)
+    labels = np.repeat(np.arange(n_classes), per_class)
+    strength = np.repeat(rng.uniform(0.1, 0.8, N_GROUPS), 2)
+    X = rng.normal(size=(n_classes, 2 * N_GROUPS))[labels] * strength
+    return (X + 0.5 * rng.normal(size=X.shape)).astype(np.float32), labels
+
+
+def select(loss, X, labels, *, n_jobs=1, memory_budget=cases.PLENTY, **options):
+    """The result, the events, and what was kept, as files would give it back."""
+    case = cases.case_of(loss, X, labels, block=64, n_jobs=n_jobs, memory_budget=memory_budget)
+    store = ArrayStore(X, FeatureGroups.parse(2, X.shape[1]))
+    events, states = [], []
+
+    def keep(state):
+        arrays = {name: array.copy() for name, array in state.arrays().items()}
+        states.append((arrays, json.dumps(state.facts())))
+
+    observe = options.pop("observe", lambda event: None)
+
+    def listen(event):
+        events.append(event)
+        return observe(event)
+
+    options = {"ridge": RIDGE, "max_groups": 6, "search": "fast", "tol": 1e-3} | options
+    result = select_groups(case.objective, store, observe=listen, keep=keep, **options)
+    return result, events, states
+
+
+def groups_of(events):
+    return [event.details["group"] for event in events]
+
+
+def assert_same_metric(one, other):
+    assert list(one.metric.blocks) == list(other.metric.blocks)
+    for k, block in one.metric.blocks.items():
+        np.testing.assert_array_equal(other.metric.blocks[k], block)
+    assert one.objective == other.objective
+    assert (one.n_rounds, one.stopped_because) == (other.n_rounds, other.stopped_because)
+
+
+# -- against the exact search -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("data", [planted, mixed])
+def test_f_comes_within_a_hundredth_of_the_exact_ones(loss, data, lazy):
+    X, labels = data()
+    fast, events, _ = select(loss, X, labels, max_groups=8)
+    exact, exact_events, _ = select(loss, X, labels, max_groups=8, search="exact")
+    assert len(events) == len(exact_events) == 8
+    assert fast.objective <= 1.01 * exact.objective
+    assert any(event.details["sketched"] < N_GROUPS for event in events)
+
+
+def test_f_comes_near_to_the_exact_ones_on_samples_of_the_pairs(loss, small_samples):
+    X, labels = mixed()
+    fast, events, _ = select(loss, X, labels, max_groups=8)
+    exact, _, _ = select(loss, X, labels, max_groups=8, search="exact")
+    assert any(event.details["n_anchors"] < len(X) for event in events)
+    assert fast.objective <= 1.01 * exact.objective
+
+
+@pytest.mark.parametrize("data", [planted, mixed])
+def test_f_falls_in_every_round_and_is_that_of_the_metric(loss, data, small_samples):
+    X, labels = data()
+    result, events, _ = select(loss, X, labels, max_groups=10)
+    case = cases.case_of(loss, X.astype(np.float64), labels, block=64)
+    A = np.zeros((X.shape[1],) * 2)
+    for k, block in result.metric.blocks.items():
+        A[2 * k : 2 * k + 2, 2 * k : 2 * k + 2] = block
+    values = [case.objective.value(cases.under(case.Z, np.zeros_like(A))), *(event.objective for event in events)]
+    assert all(after < before for before, after in pairwise(values))
+    assert result.objective == values[-1]
+    own = case.objective.value(cases.under(case.Z, A)) + RIDGE / 2 * np.linalg.norm(A) ** 2
+    assert result.objective == pytest.approx(own, rel=1e-5)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_planted_groups_are_found(loss, seed, small_samples):
+    result, _, _ = select(loss, *planted(seed=seed), max_groups=3)
+    assert set(result.metric.blocks) == set(PLANTED)
+    assert result.stopped_because == "max_groups=3 rounds done"
+
+
+@pytest.mark.parametrize("norm", ["frobenius", "spectral"])
+def test_both_norms_find_them(norm, small_samples):
+    result, _, _ = select("triplet", *planted(), max_groups=3, norm=norm)
+    assert set(result.metric.blocks) == set(PLANTED)
+
+
+def test_candidates_are_all_that_is_looked_at(loss, small_samples):
+    candidates = [PLANTED[0], 1, 29, 8, 9]
+    result, events, _ = select(loss, *planted(), candidates=candidates, max_groups=4)
+    assert groups_of(events)[0] == PLANTED[0]
+    assert set(result.metric.blocks) <= set(candidates)
+    assert all(event.details["sketched"] <= 5 for event in events)
+
+
+# -- the same each time -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("memory_budget", [cases.PLENTY, 150_000], ids=["all pairs fit", "anchors only"])
+def test_threads_and_calls_change_no_bit(loss, memory_budget, small_samples, monkeypatch):
+    monkeypatch.setattr(selection, "FEWEST_ANCHORS", 20)
+    first, events, _ = select(loss, *mixed(), memory_budget=memory_budget)
+    for n_jobs in (1, 2):
+        other, other_events, _ = select(loss, *mixed(), memory_budget=memory_budget, n_jobs=n_jobs)
+        assert_same_metric(first, other)
+        assert [event.record() for event in other_events] == [event.record() for event in events]
+
+
+def test_another_seed_draws_other_samples(loss, small_samples):
+    made = {seed: select(loss, *mixed(), seed=seed, max_groups=4) for seed in (0, 1)}
+    details = [[event.details["sketch_missed"] for event in events] for _, events, _ in made.values()]
+    assert all(one != other for one, other in zip(*details, strict=True))
+    assert made[0][0].objective == pytest.approx(made[1][0].objective, rel=0.05)
+    assert made[0][0].objective != made[1][0].objective
+
+
+# -- samples ----------------------------------------------------------------------------------------------------------
+
+
+def test_blocks_are_solved_on_samples_of_the_pairs(loss, small_samples):
+    _, events, _ = select(loss, *planted(), max_groups=3)
+    expected = 40 if loss.startswith("pairwise") else 40 // 4
+    assert events[0].details["n_anchors"] == expected
+    for event in events:
+        assert expected <= event.details["n_anchors"] <= 160
+        assert 0 <= event.details["estimated_error"] < event.objective
+
+
+def test_samples_grow_when_they_promise_too_much(loss, small_samples, monkeypatch):
+    monkeypatch.setattr(selection, "FAITHFUL", 1.0)
+    _, events, states = select(loss, *mixed(), max_groups=8)
+    sizes = [json.loads(facts)["memory"]["block_sample"] for _, facts in states[:-1]]
+    anchors = [event.details["n_anchors"] for event in events]
+    assert len(sizes) == len(events)
+    assert sizes[-1] > sizes[0]
+    assert all(before <= after for before, after in pairwise(sizes))
+    assert all(before <= after for before, after in pairwise(anchors))
+    assert anchors[-1] == 160  # no sample is worth it any more: all pairs
+    assert events[-1].details["estimated_error"] == 0
+
+
+def test_faithful_samples_stay_as_they_are(loss, small_samples, monkeypatch):
+    monkeypatch.setattr(selection, "FAITHFUL", -np.inf)
+    _, events, _ = select(loss, *mixed(), max_groups=3)
+    assert len({event.details["n_anchors"] for event in events}) == 1
+
+
+def test_a_small_problem_is_solved_on_all_pairs(loss, lazy):
+    _, events, _ = select(loss, *planted(n_per_class=4), max_groups=2)
+    assert {event.details["n_anchors"] for event in events} == {32}
+    assert {event.details["estimated_error"] for event in events} == {0.0}
+
+
+def test_samples_end_no_earlier_than_all_pairs(loss, monkeypatch, lazy):
+    """A group that helps over all pairs is taken, whatever a small sample says of it."""
+    monkeypatch.setattr(selection, "FIRST_SAMPLE", 16)
+    monkeypatch.setattr(selection, "FAITHFUL", 0.3)
+    X, labels = planted(n_per_class=10, strength=0.3, noise=0.4)
+    exact, _, _ = select(loss, X, labels, max_groups=30, search="exact", ridge=0.3)
+    fast, _, _ = select(loss, X, labels, max_groups=30, ridge=0.3)
+    assert fast.n_rounds >= exact.n_rounds or fast.objective <= 1.01 * exact.objective
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_class_that_no_sample_may_hold_is_no_harm(seed, small_samples):
+    """Two samples of 162 are of the only other class."""
+    X, _ = planted(seed=seed)
+    rng = np.random.default_rng(seed)
+    X = np.vstack([X, X[:2] + 3])
+    labels = np.repeat([0, 1], [160, 2])
+    order = rng.permutation(162)
+    result, events, _ = select("pairwise-equal", X[order], labels[order], max_groups=2, seed=seed)
+    assert result.n_rounds == len(events) > 0
+
+
+# -- beyond the memory budget -----------------------------------------------------------------------------------------
+
+SCARCE = 150_000  # bytes: of 160 x 160 / 2 float32 a part
+
+
+@pytest.fixture
+def few_anchors(monkeypatch, lazy):
+    monkeypatch.setattr(selection, "FEWEST_ANCHORS", 40)
+
+
+def test_beyond_the_memory_budget_anchors_stand_for_all_rows(loss, few_anchors):
+    X, labels = planted(n_per_class=40)
+    result, events, _ = select(loss, X, labels, max_groups=3, memory_budget=SCARCE)
+    assert set(result.metric.blocks) == set(PLANTED)
+    for event in events:
+        assert 40 <= event.details["n_anchors"] < len(X)
+        assert 0 < event.details["estimated_error"] < event.objective
+    assert len({event.details["n_anchors"] for event in events}) == 1
+
+
+def test_the_error_told_is_that_of_the_estimate(loss, few_anchors):
+    X, labels = mixed(n_classes=90)
+    result, events, _ = select(loss, X, labels, max_groups=4, memory_budget=SCARCE)
+    case = cases.case_of(loss, X.astype(np.float64), labels, block=64)
+    A = np.zeros((X.shape[1],) * 2)
+    for k, block in result.metric.blocks.items():
+        A[2 * k : 2 * k + 2, 2 * k : 2 * k + 2] = block
+    own = case.objective.value(cases.under(case.Z, A)) + RIDGE / 2 * np.linalg.norm(A) ** 2
+    error = events[-1].details["estimated_error"]
+    # The metric was fitted to these anchors, so that their f lies lower than that of all rows.
+    assert 0 < error < 0.5 * own
+    assert abs(result.objective - own) < 5 * error
+
+
+def test_f_over_the_anchors_never_rises(loss, few_anchors):
+    _, events, _ = select(loss, *mixed(n_classes=60), max_groups=8, memory_budget=SCARCE)
+    assert len(events) == 8
+    assert all(after.objective < before.objective for before, after in pairwise(events))
+
+
+def test_the_exact_search_needs_no_anchors(loss):
+    _, events, _ = select(loss, *planted(n_per_class=6), max_groups=2, memory_budget=5000, search="exact")
+    assert all("n_anchors" not in event.details for event in events)
+
+
+# -- interrupted ------------------------------------------------------------------------------------------------------
+
+
+def restored(kept):
+    arrays, facts = kept
+    return SelectionState.restored(arrays, json.loads(facts))
+
+
+@pytest.mark.parametrize("way", ["exact", "fast", "fast on samples", "fast on anchors"])
+def test_from_any_round_it_ends_with_the_same_bits(loss, way, lazy, monkeypatch):
+    monkeypatch.setattr(selection, "FIRST_SAMPLE", 40 if way == "fast on samples" else 10**6)
+    monkeypatch.setattr(selection, "FEWEST_ANCHORS", 40)
+    monkeypatch.setattr(selection, "FAITHFUL", 0.9)
+    options = {"search": way.split()[0], "memory_budget": SCARCE if way == "fast on anchors" else cases.PLENTY}
+    data = mixed()
+    result, events, states = select(loss, *data, max_groups=5, **options)
+    assert len(states) == 6  # one after each round, and one at the end
+    for at, kept in enumerate(states):
+        again, later, kept_later = select(loss, *data, max_groups=5, resume=restored(kept), **options)
+        assert_same_metric(result, again)
+        assert [event.record() for event in later] == [event.record() for event in events[at + 1 :]]
+        assert [facts for _, facts in kept_later] == [facts for _, facts in states[at + 1 :]]
+
+
+def test_a_state_goes_through_arrays_and_json(loss, small_samples):
+    _, _, states = select(loss, *mixed(), max_groups=3)
+    arrays, facts = states[-1]
+    state = restored((arrays, facts))
+    assert json.dumps(state.facts()) == facts
+    assert state.arrays().keys() == arrays.keys()
+    for name, array in state.arrays().items():
+        np.testing.assert_array_equal(array, arrays[name])
+        assert array.dtype == arrays[name].dtype
+    assert len(state.steps) == 3
+    assert state.stopped_because == "max_groups=3 rounds done"
+
+
+def test_a_stop_by_the_observer_is_no_end(loss, small_samples):
+    whole, events, _ = select(loss, *mixed(), max_groups=5)
+    part, _, states = select(loss, *mixed(), max_groups=5, observe=lambda event: event.iteration == 2)
+    assert part.stopped_because == "stopped by the callback after 2 rounds"
+    again, later, _ = select(loss, *mixed(), max_groups=5, resume=restored(states[-1]))
+    assert_same_metric(whole, again)
+    assert [event.iteration for event in later] == [3, 4, 5]
+    assert [event.objective for event in later] == [event.objective for event in events[2:]]
+
+
+@pytest.mark.parametrize("way", ["exact", "fast"])
+def test_what_ended_is_not_begun_again(loss, way, small_samples):
+    result, _, states = select(loss, *mixed(), max_groups=3, search=way)
+    again, events, kept = select(loss, *mixed(), max_groups=3, search=way, resume=restored(states[-1]))
+    assert_same_metric(result, again)
+    assert events == kept == []
+
+
+@pytest.mark.parametrize("way", ["exact", "fast"])
+def test_what_ended_before_the_first_round_is_not_begun_again(way):
+    X, labels = np.zeros((40, 4), np.float32), np.repeat([0, 1], 20)
+    result, _, states = select("triplet", X, labels, search=way)
+    assert (result.n_rounds, len(states)) == (0, 1)
+    again, events, _ = select("triplet", X, labels, search=way, resume=restored(states[-1]))
+    assert_same_metric(result, again)
+    assert events == []

@@ -1,0 +1,130 @@
+"""What a scan reads of each group is what the store says, whitened or not, in memory or on disk."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from samekind.store import ArrayStore, FeatureGroups, RowsOf, WhitenedStore, Whitening, centred
+from samekind.store.scan import Sources
+from tests import cases, stores
+
+SIZES = (6, 5, 4, 6, 5, 4)  # N = 30
+X, Y = cases.labelled_data(SIZES, 48, spread=2.0)
+X = (X + 3).astype(np.float16).astype(np.float32)
+ROWS = np.random.default_rng(1).permutation(30)[:21]
+UNEQUAL = [[3, 1], [0, 2, 5], [4], *np.split(np.arange(6, 48), 14)]
+
+
+@pytest.fixture(scope="module")
+def on_disk(tmp_path_factory):
+    """Twelve groups of two columns and eight of three."""
+    return stores.disk_store(tmp_path_factory.mktemp("stores") / "store", X, Y, {"a": 2, "b": 3})
+
+
+def unequal_groups():
+    return ArrayStore(X, FeatureGroups.parse(UNEQUAL, 48))
+
+
+RAW = {
+    "array": lambda on_disk: unequal_groups(),
+    "array of float64": lambda on_disk: ArrayStore(X.astype(np.float64), FeatureGroups.parse(3, 48)),
+    "rows of an array": lambda on_disk: RowsOf(unequal_groups(), ROWS),
+    "disk": lambda on_disk: on_disk,
+    "rows of a disk": lambda on_disk: RowsOf(on_disk, ROWS),
+    "rows of rows": lambda on_disk: RowsOf(RowsOf(unequal_groups(), np.arange(29, -1, -1)), ROWS),
+    "rows of rows of a disk": lambda on_disk: RowsOf(RowsOf(on_disk, np.arange(29, -1, -1)), ROWS),
+}
+WHITENED = {
+    "as it is": lambda raw: raw,
+    "whitened": lambda raw: WhitenedStore(raw, Whitening.learned(raw, np.arange(20), dims=2)),
+    "some whitened": lambda raw: WhitenedStore(
+        raw, Whitening.learned(raw, np.arange(20), dims=2, groups=[7, 2, 11, 1, 0, 3, 5, 9, 4])
+    ),
+}
+
+
+@pytest.fixture(params=RAW)
+def raw(request, on_disk):
+    return RAW[request.param](on_disk)
+
+
+@pytest.fixture(params=WHITENED)
+def store(request, raw):
+    return WHITENED[request.param](raw)
+
+
+def made(source):
+    """The group that a source stands for."""
+    Z = source.X - source.mean
+    return Z if source.map is None else Z @ source.map
+
+
+@pytest.mark.parametrize("rows", [np.arange(20), np.array([5, 2, 2, 19, 0])], ids=["in order", "any"])
+@pytest.mark.parametrize("at_once", [1, 4])
+def test_sources_make_the_groups_of_the_store(store, rows, at_once):
+    sources = Sources(store, rows)
+    groups = np.random.default_rng(0).permutation(len(store.group_sizes)).tolist()
+    for start in range(0, len(groups), at_once):
+        some = sources.of(groups[start : start + at_once])
+        assert [source.group for source in some] == groups[start : start + at_once]
+        for source in some:
+            panel = store.panel([source.group], rows)
+            expected = panel if isinstance(store, WhitenedStore) else centred(panel)
+            assert source.X.dtype == np.float32
+            assert source.X.flags.c_contiguous
+            np.testing.assert_allclose(made(source), expected, atol=2e-5)
+
+
+def test_a_whitened_group_has_the_mean_zero_on_the_rows_that_it_was_learned_from(raw):
+    store = WHITENED["whitened"](raw)
+    for source in Sources(store, np.arange(20)).of([3, 0, 9]):
+        assert source.map.shape == (len(source.mean), store.group_sizes[source.group])
+        np.testing.assert_allclose(made(source).mean(axis=0), 0, atol=1e-5)
+        np.testing.assert_allclose(np.cov(made(source).T), np.eye(source.map.shape[1]), atol=1e-3)
+
+
+def test_no_groups_have_no_sources(store):
+    assert Sources(store, np.arange(20)).of([]) == []
+
+
+def test_a_disk_is_read_into_the_same_memory_again_and_again(on_disk):
+    sources = Sources(RowsOf(on_disk, ROWS), np.arange(20))
+    first, second = sources.of([0, 5, 3]), sources.of([1, 2])
+    assert np.shares_memory(first[0].X, second[0].X)
+    assert not np.shares_memory(second[0].X, second[1].X)
+
+
+def test_threads_do_not_read_into_each_others_memory(on_disk):
+    sources = Sources(RowsOf(on_disk, ROWS), np.arange(20))
+    groups = [[k % 12, (5 * k + 1) % 12] for k in range(200)]
+    with ThreadPoolExecutor(4) as pool:
+        read = list(pool.map(lambda some: [source.X.copy() for source in sources.of(some)], groups))
+    for some, features in zip(groups, read, strict=True):
+        for k, X_k in zip(some, features, strict=True):
+            np.testing.assert_array_equal(X_k, on_disk.panel([k], ROWS[:20]))
+
+
+@given(data=st.data())
+@pytest.mark.parametrize(("first", "last"), [(0, 11), (12, 19)], ids=["family a", "family b"])
+def test_a_stack_has_each_group_as_a_panel_would(on_disk, data, first, last):
+    groups = data.draw(st.lists(st.integers(first, last), min_size=1, max_size=9))
+    rows = np.array(data.draw(st.lists(st.integers(0, 29), max_size=40)), dtype=int)
+    size = int(on_disk.group_sizes[first])
+    buffer = np.full(len(groups) * len(rows) * size + 3, -7, np.float32)
+    stack = on_disk.stacked(groups, rows, buffer)
+    assert stack.shape == (len(groups), len(rows), size)
+    for X_k, k in zip(stack, groups, strict=True):
+        np.testing.assert_array_equal(X_k, on_disk.panel([k], rows))
+    assert np.shares_memory(stack, buffer) or not stack.size
+    assert (buffer[-3:] == -7).all()
+
+
+def test_a_stack_may_have_groups_of_two_families(tmp_path):
+    store = stores.disk_store(tmp_path / "store", X, Y, {"a": 3, "b": 3})
+    groups, rows = [9, 0, 15, 2], np.array([4, 29, 1])
+    stack = store.stacked(groups, rows, np.empty(4 * 3 * 3, np.float32))
+    for X_k, k in zip(stack, groups, strict=True):
+        np.testing.assert_array_equal(X_k, X[np.ix_(rows, np.arange(3 * k, 3 * k + 3))])
