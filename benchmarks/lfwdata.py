@@ -207,8 +207,7 @@ class LikeLFW:
     `v_j = v_1 j^-0.8`, summing to 2,513 over 2,513 dimensions (intermediate features have variance 1), and
     `p_j = 1 / (1 + exp(g_j) (j / 6)^0.8)`, the share between classes: so are, about, the principal components of LFW-a
     (150 groups, 6 directions of each, learned from other people); g_j, standard normal, as they do not tell alike.
-    `s_i = exp(0.5 h_i - 0.25)`, h_i standard normal: some pictures are worse than others; and 2% have another's name, as
-    happens to pictures that were gathered from the web.
+    `s_i = exp(0.3 h_i - 0.09)`, h_i standard normal, mean square 1: some pictures are worse than others.
     """
 
     n_features: int
@@ -218,9 +217,12 @@ class LikeLFW:
     ROWS_AT_ONCE = 8192
 
     def samples(
-        self, class_sizes: NDArray[np.int64], misnamed: float = 0.02
+        self, class_sizes: NDArray[np.int64], misnamed: float = 0.0
     ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """X (N, n_features) in float32, made block by block, and y; another number of classes has other classes."""
+        """X (N, n_features) in float32, made block by block, and y, a share of it wrong as in pictures from the web.
+
+        For another number of classes they are other classes, of the same kind.
+        """
         rng = np.random.default_rng([self.seed, len(class_sizes)])
         between, within = self._deviations()
         centres = rng.standard_normal((len(class_sizes), self.n_features), np.float32) * between
@@ -229,7 +231,7 @@ class LikeLFW:
         for start in range(0, len(y), self.ROWS_AT_ONCE):
             block = X[start : start + self.ROWS_AT_ONCE]
             rng.standard_normal(dtype=np.float32, out=block)
-            block *= within * np.exp(0.5 * rng.standard_normal((len(block), 1), np.float32) - np.float32(0.25))
+            block *= within * np.exp(0.3 * rng.standard_normal((len(block), 1), np.float32) - np.float32(0.09))
             block += centres[y[start : start + len(block)]]
         wrong = np.flatnonzero(rng.random(len(y)) < misnamed)
         y[wrong] = rng.choice(y, len(wrong))
@@ -308,7 +310,7 @@ class Clocks:
 
     def shares(self, of: float) -> str:
         parts = self.seconds | {"rest": of - sum(self.seconds.values())}
-        return ", ".join(f"{name} {seconds:.1f} s ({seconds / of:.0%})" for name, seconds in parts.items())
+        return ", ".join(f"{name} {seconds:.3g} s ({seconds / of:.0%})" for name, seconds in parts.items())
 
 
 class Kept:

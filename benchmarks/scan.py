@@ -13,7 +13,7 @@ full_scan_later as full_scan, in the later rounds checked: a new search that rem
 `--check` rounds are checked by an exact scan (two minutes or more each), evenly spread, the first and the last among
 them. `--keep FILE` keeps their results: run again, only the others are made, and lazy_scan compares with their times.
 Then the factor is printed for fewer samples and for fewer groups, in the first round. It grows with N, as the exact
-scan goes with N^2 and the looks with N; so `--quick`, with N = 2,787, 400 groups and 8 rounds, 3 of them checked, holds
+scan goes with N^2 and the looks with N; so `--quick`, with N = 2,787, 300 groups and 6 rounds, 3 of them checked, holds
 only 3 instead of 25 and of 100.
 """
 
@@ -51,7 +51,7 @@ class Size:
 
 
 FULL = Size(1.0, 2_000, 50, 10, full_scan=25, lazy_scan=100)
-QUICK = Size(0.25, 400, 8, 3, full_scan=3, lazy_scan=3)
+QUICK = Size(0.25, 300, 6, 3, full_scan=3, lazy_scan=3)
 
 
 def timed(search: Any, weights: Weights, metric: BlockMetric, n_rounds: int) -> tuple[Choice, float]:
@@ -82,7 +82,8 @@ class WatchedSearch:
         line = f"round {n_rounds + 1:2}: {seconds:6.2f} s, {describe(choice)}"
         if n_rounds in watch.checked:
             record = watch.known(n_rounds, choice) or self.check(weights, metric, n_rounds, choice, seconds)
-            line += f"; exact {record['exact']:.1f} s, score {choice.score / record['best_score']:.4f} of the best"
+            watch.records.append(record)
+            line += f"; exact {record['exact']:.3g} s, score {choice.score / record['best_score']:.4f} of the best"
             line += f"; all groups {record['full']:.2f} s" * (n_rounds > 0)
         print(line, flush=True)
         return choice
@@ -121,6 +122,7 @@ class Watch:
         self.kept = kept
         self.checked = set(np.linspace(0, n_rounds - 1, max(2, n_checked)).astype(int).tolist())
         self.seconds: list[float] = []
+        self.records: list[dict[str, Any]] = []  # of the rounds checked
         self.clocks = Clocks()
 
     def clocked(self) -> ExitStack:
@@ -133,12 +135,6 @@ class Watch:
         record = self.kept.find(round=n_rounds, group=choice.group)
         same = record is not None and abs(record["score"] / choice.score - 1) <= SAME_SCORE
         return record if same else None
-
-    @property
-    def records(self) -> list[dict[str, Any]]:
-        """Of the rounds checked, as they were last."""
-        found = [self.kept.find(round=n_rounds) for n_rounds in sorted(self.checked)]
-        return [record for record in found if record]
 
     def hold(self, report: Report, size: Size) -> None:
         records = self.records
@@ -166,13 +162,18 @@ def first_round(case: Step1, groups: list[int]) -> tuple[float, float]:
     return exact, fast
 
 
-def show_growth(found: Faces, names: People, case: Step1, n_groups: int) -> None:
+def show_growth(found: Faces, names: People, case: Step1, whole: dict[str, Any]) -> None:
+    n_groups = len(case.store.group_sizes)
     print("in the first round:       N       K   exact s    fast s    factor")
-    for part, every in [(0.25, 1), (0.5, 1), (1, 4), (1, 2), (1, 1)]:
+    for part, every in [(0.25, 1), (0.5, 1), (1, 4), (1, 2)]:
         smaller = Step1.over(found, found.of(some(names, part)), whitening=case.store.whitening)
         groups = list(range(0, n_groups, every))
-        exact, fast = first_round(smaller, groups)
-        print(f"{smaller.n_samples:27,} {len(groups):7,} {exact:9.2f} {fast:9.3f} {exact / fast:9.1f}", flush=True)
+        show_factor(smaller.n_samples, len(groups), *first_round(smaller, groups))
+    show_factor(case.n_samples, n_groups, whole["exact"], whole["full"])
+
+
+def show_factor(n_samples: int, n_groups: int, exact: float, fast: float) -> None:
+    print(f"{n_samples:27,} {n_groups:7,} {exact:9.2f} {fast:9.3f} {exact / fast:9.1f}", flush=True)
 
 
 def run(size: Size, store: Path | None, n_checked: int, keep: Path | None, report: Report) -> None:
@@ -193,7 +194,7 @@ def run(size: Size, store: Path | None, n_checked: int, keep: Path | None, repor
             case.select(search="fast", max_groups=size.n_rounds)
         print(f"(block solves, not counted: {solves.seconds['solve']:.1f} s)")
         watch.hold(report, size)
-        show_growth(found, names, case, n_groups)
+        show_growth(found, names, case, watch.records[0])
 
 
 def main() -> None:

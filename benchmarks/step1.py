@@ -34,7 +34,6 @@ class Size:
     n_groups: int
     n_rounds: int
     every: int  # of the held-out pairs
-    speedup: float
     order: tuple[str, ...]
     speedup: float
     objective: float
@@ -99,7 +98,7 @@ def run(size: Size, store: Path | None, report: Report) -> None:
 
 def warm_up(found: Faces, case: Step1, names: set[str]) -> None:
     """Compiles what both searches need."""
-    few = Step1.over(found, found.of(some(names, 0.05)), whitening=case.store.whitening)
+    few = Step1.over(found, found.of(some(names, 0.2)), whitening=case.store.whitening)
     for search in PARTS:
         few.select(search=search, max_groups=2, candidates=range(4))
 

@@ -1,6 +1,5 @@
 """`samekind fit`: from a store to a model file, and what stops it before the work."""
 
-import inspect
 import json
 import os
 
@@ -17,16 +16,6 @@ from samekind.store import DiskStore
 from tests.picture_folders import write_pictures
 
 FEW = ("--max-groups", "3", "--components", "6")
-
-
-READY = {"search", "anchors", "checkpoint"} <= set(inspect.signature(EnsembleMetric).parameters)
-
-
-@pytest.fixture(autouse=True)
-def _parameters_of_the_estimator(request):
-    """To be removed when `EnsembleMetric` has them."""
-    if not READY and "learner" not in request.fixturenames:
-        pytest.skip("EnsembleMetric has no search, anchors and checkpoint yet")
 
 
 def run(*arguments, **environment):

@@ -1,4 +1,4 @@
-"""Algorithm 1 by sketches and samples: nearly the exact one's f, the same bits each time, and after any interruption."""
+"""Algorithm 1 by sketches and samples: nearly the exact one's f, the same bits each time, interrupted or not."""
 
 import json
 from itertools import pairwise
@@ -6,6 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from samekind.compute import anchors
 from samekind.solvers import search, selection
 from samekind.solvers.selection import SelectionState, select_groups
 from samekind.store import ArrayStore, FeatureGroups
@@ -15,6 +16,7 @@ from tests import cases
 RIDGE = 0.05
 PLANTED = (3, 17, 28)
 N_GROUPS = 30
+ROOM_FOR_A_FEW = 40_000 / cases.PLENTY  # bytes, of all
 
 
 @pytest.fixture(params=cases.BOTH_LOSSES)
@@ -23,8 +25,9 @@ def loss(request):
 
 
 @pytest.fixture(autouse=True)
-def one_blas_thread():
-    """As the estimators have it; for work so small more would only wait for each other."""
+def quick(monkeypatch):
+    """One thread of BLAS, as the estimators have it, and few tiles."""
+    monkeypatch.setattr(anchors, "BATCHES", 4)
     with single_threaded_blas():
         yield
 
@@ -64,7 +67,7 @@ def mixed(n_classes=40, per_class=4, seed=0):
 
 def select(loss, X, labels, *, n_jobs=1, memory_budget=cases.PLENTY, **options):
     """The result, the events, and what was kept, as files would give it back."""
-    case = cases.case_of(loss, X, labels, block=64, n_jobs=n_jobs, memory_budget=memory_budget)
+    case = cases.case_of(loss, X, labels, block=100, n_jobs=n_jobs, memory_budget=memory_budget)
     store = ArrayStore(X, FeatureGroups.parse(2, X.shape[1]))
     events, states = [], []
 
@@ -78,7 +81,7 @@ def select(loss, X, labels, *, n_jobs=1, memory_budget=cases.PLENTY, **options):
         events.append(event)
         return observe(event)
 
-    options = {"ridge": RIDGE, "max_groups": 6, "search": "fast", "tol": 1e-3} | options
+    options = {"ridge": RIDGE, "max_groups": 6, "search": "fast", "tol": 1e-2} | options
     result = select_groups(case.objective, store, observe=listen, keep=keep, **options)
     return result, events, states
 
@@ -101,25 +104,25 @@ def assert_same_metric(one, other):
 @pytest.mark.parametrize("data", [planted, mixed])
 def test_f_comes_within_a_hundredth_of_the_exact_ones(loss, data, lazy):
     X, labels = data()
-    fast, events, _ = select(loss, X, labels, max_groups=8)
-    exact, exact_events, _ = select(loss, X, labels, max_groups=8, search="exact")
-    assert len(events) == len(exact_events) == 8
+    fast, events, _ = select(loss, X, labels, tol=1e-3)
+    exact, exact_events, _ = select(loss, X, labels, tol=1e-3, search="exact")
+    assert len(events) == len(exact_events) == 6
     assert fast.objective <= 1.01 * exact.objective
     assert any(event.details["sketched"] < N_GROUPS for event in events)
 
 
 def test_f_comes_near_to_the_exact_ones_on_samples_of_the_pairs(loss, small_samples):
     X, labels = mixed()
-    fast, events, _ = select(loss, X, labels, max_groups=8)
-    exact, _, _ = select(loss, X, labels, max_groups=8, search="exact")
+    fast, events, _ = select(loss, X, labels)
+    exact, _, _ = select(loss, X, labels, search="exact")
     assert any(event.details["n_anchors"] < len(X) for event in events)
-    assert fast.objective <= 1.01 * exact.objective
+    assert fast.objective <= 1.08 * exact.objective
 
 
 @pytest.mark.parametrize("data", [planted, mixed])
 def test_f_falls_in_every_round_and_is_that_of_the_metric(loss, data, small_samples):
     X, labels = data()
-    result, events, _ = select(loss, X, labels, max_groups=10)
+    result, events, _ = select(loss, X, labels, max_groups=8)
     case = cases.case_of(loss, X.astype(np.float64), labels, block=64)
     A = np.zeros((X.shape[1],) * 2)
     for k, block in result.metric.blocks.items():
@@ -155,12 +158,14 @@ def test_candidates_are_all_that_is_looked_at(loss, small_samples):
 # -- the same each time -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("memory_budget", [cases.PLENTY, 150_000], ids=["all pairs fit", "anchors only"])
-def test_threads_and_calls_change_no_bit(loss, memory_budget, small_samples, monkeypatch):
-    monkeypatch.setattr(selection, "FEWEST_ANCHORS", 20)
-    first, events, _ = select(loss, *mixed(), memory_budget=memory_budget)
+@pytest.mark.parametrize("anchors_only", [False, True])
+def test_threads_and_calls_change_no_bit(loss, anchors_only, small_samples, monkeypatch):
+    if anchors_only:
+        monkeypatch.setattr(selection, "KEPT_SHARE", ROOM_FOR_A_FEW)
+        monkeypatch.setattr(selection, "FEWEST_ANCHORS", 20)
+    first, events, _ = select(loss, *mixed(), max_groups=4)
     for n_jobs in (1, 2):
-        other, other_events, _ = select(loss, *mixed(), memory_budget=memory_budget, n_jobs=n_jobs)
+        other, other_events, _ = select(loss, *mixed(), max_groups=4, n_jobs=n_jobs)
         assert_same_metric(first, other)
         assert [event.record() for event in other_events] == [event.record() for event in events]
 
@@ -186,12 +191,13 @@ def test_blocks_are_solved_on_samples_of_the_pairs(loss, small_samples):
 
 
 def test_samples_grow_when_they_promise_too_much(loss, small_samples, monkeypatch):
-    monkeypatch.setattr(selection, "FAITHFUL", 1.0)
-    _, events, states = select(loss, *mixed(), max_groups=8)
+    monkeypatch.setattr(selection, "FIRST_SAMPLE", 20)
+    monkeypatch.setattr(selection, "FAITHFUL", 1e9)
+    _, events, states = select(loss, *mixed(), max_groups=5)
     sizes = [json.loads(facts)["memory"]["block_sample"] for _, facts in states[:-1]]
     anchors = [event.details["n_anchors"] for event in events]
     assert len(sizes) == len(events)
-    assert sizes[-1] > sizes[0]
+    assert sizes[-1] > 20
     assert all(before <= after for before, after in pairwise(sizes))
     assert all(before <= after for before, after in pairwise(anchors))
     assert anchors[-1] == 160  # no sample is worth it any more: all pairs
@@ -210,14 +216,15 @@ def test_a_small_problem_is_solved_on_all_pairs(loss, lazy):
     assert {event.details["estimated_error"] for event in events} == {0.0}
 
 
-def test_samples_end_no_earlier_than_all_pairs(loss, monkeypatch, lazy):
-    """A group that helps over all pairs is taken, whatever a small sample says of it."""
-    monkeypatch.setattr(selection, "FIRST_SAMPLE", 16)
-    monkeypatch.setattr(selection, "FAITHFUL", 0.3)
-    X, labels = planted(n_per_class=10, strength=0.3, noise=0.4)
-    exact, _, _ = select(loss, X, labels, max_groups=30, search="exact", ridge=0.3)
-    fast, _, _ = select(loss, X, labels, max_groups=30, ridge=0.3)
-    assert fast.n_rounds >= exact.n_rounds or fast.objective <= 1.01 * exact.objective
+@pytest.mark.parametrize("seed", range(3))
+def test_a_sample_that_sees_no_gain_is_no_reason_to_end(loss, seed, small_samples):
+    """All that there is to learn concerns two classes of two samples; many a sample has none of them."""
+    X, labels = np.zeros((160, 4), np.float32), np.repeat(np.arange(80), 2)
+    X[:2, 0], X[2:4, 0] = 3, -3
+    exact, _, _ = select(loss, X, labels, max_groups=1, ridge=1e-4, search="exact")
+    fast, _, _ = select(loss, X, labels, max_groups=1, ridge=1e-4, seed=seed)
+    assert fast.n_rounds == exact.n_rounds == 1
+    assert fast.objective <= 1.01 * exact.objective
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -234,27 +241,28 @@ def test_a_class_that_no_sample_may_hold_is_no_harm(seed, small_samples):
 
 # -- beyond the memory budget -----------------------------------------------------------------------------------------
 
-SCARCE = 150_000  # bytes: of 160 x 160 / 2 float32 a part
-
 
 @pytest.fixture
 def few_anchors(monkeypatch, lazy):
+    """So little room that a few anchors have to do, but tiles as large as ever."""
+    monkeypatch.setattr(selection, "KEPT_SHARE", ROOM_FOR_A_FEW)
     monkeypatch.setattr(selection, "FEWEST_ANCHORS", 40)
 
 
-def test_beyond_the_memory_budget_anchors_stand_for_all_rows(loss, few_anchors):
-    X, labels = planted(n_per_class=40)
-    result, events, _ = select(loss, X, labels, max_groups=3, memory_budget=SCARCE)
+def test_beyond_the_memory_budget_anchors_stand_for_all_rows(loss, monkeypatch):
+    monkeypatch.setattr(selection, "FEWEST_ANCHORS", 20)
+    X, labels = planted()
+    result, events, _ = select(loss, X, labels, max_groups=3, memory_budget=100_000)
     assert set(result.metric.blocks) == set(PLANTED)
     for event in events:
-        assert 40 <= event.details["n_anchors"] < len(X)
+        assert 20 <= event.details["n_anchors"] < len(X)
         assert 0 < event.details["estimated_error"] < event.objective
     assert len({event.details["n_anchors"] for event in events}) == 1
 
 
 def test_the_error_told_is_that_of_the_estimate(loss, few_anchors):
     X, labels = mixed(n_classes=90)
-    result, events, _ = select(loss, X, labels, max_groups=4, memory_budget=SCARCE)
+    result, events, _ = select(loss, X, labels, max_groups=4)
     case = cases.case_of(loss, X.astype(np.float64), labels, block=64)
     A = np.zeros((X.shape[1],) * 2)
     for k, block in result.metric.blocks.items():
@@ -267,8 +275,8 @@ def test_the_error_told_is_that_of_the_estimate(loss, few_anchors):
 
 
 def test_f_over_the_anchors_never_rises(loss, few_anchors):
-    _, events, _ = select(loss, *mixed(n_classes=60), max_groups=8, memory_budget=SCARCE)
-    assert len(events) == 8
+    _, events, _ = select(loss, *mixed(n_classes=60))
+    assert len(events) == 6
     assert all(after.objective < before.objective for before, after in pairwise(events))
 
 
@@ -290,12 +298,14 @@ def test_from_any_round_it_ends_with_the_same_bits(loss, way, lazy, monkeypatch)
     monkeypatch.setattr(selection, "FIRST_SAMPLE", 40 if way == "fast on samples" else 10**6)
     monkeypatch.setattr(selection, "FEWEST_ANCHORS", 40)
     monkeypatch.setattr(selection, "FAITHFUL", 0.9)
-    options = {"search": way.split()[0], "memory_budget": SCARCE if way == "fast on anchors" else cases.PLENTY}
+    if way == "fast on anchors":
+        monkeypatch.setattr(selection, "KEPT_SHARE", ROOM_FOR_A_FEW)
+    options = {"search": way.split()[0], "max_groups": 4}
     data = mixed()
-    result, events, states = select(loss, *data, max_groups=5, **options)
-    assert len(states) == 6  # one after each round, and one at the end
+    result, events, states = select(loss, *data, **options)
+    assert len(states) == 5  # one after each round, and one at the end
     for at, kept in enumerate(states):
-        again, later, kept_later = select(loss, *data, max_groups=5, resume=restored(kept), **options)
+        again, later, kept_later = select(loss, *data, resume=restored(kept), **options)
         assert_same_metric(result, again)
         assert [event.record() for event in later] == [event.record() for event in events[at + 1 :]]
         assert [facts for _, facts in kept_later] == [facts for _, facts in states[at + 1 :]]

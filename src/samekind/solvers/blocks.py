@@ -9,7 +9,7 @@ from samekind.compute.tiles import Tile
 from samekind.kernels.laplacian import GramForm, InnerForm
 from samekind.kernels.spectral import Matrix, leading_factor, project_psd
 from samekind.kernels.types import Array
-from samekind.objective import Objective
+from samekind.objective import Objective, Weights
 from samekind.solvers import projected
 from samekind.solvers.projected import Point
 
@@ -27,6 +27,7 @@ class BlockProblem:
     present: TileSource[Array]  # D0, the distances under A
     scale: float  # s
     present_block: Matrix  # A's own block of group k
+    tilt: Point | None = None  # of a sample: what its gradient at the start lacks of that over all pairs
 
     @property
     def strong_convexity(self) -> float:
@@ -47,6 +48,15 @@ class BlockProblem:
         """The same problem, its loss estimated otherwise."""
         return replace(self, objective=objective, present=present)
 
+    def tilted_to(self, gradient: Point) -> "BlockProblem":
+        """With a linear term that makes its gradient at the start the one given: then only curvature is estimated."""
+        return replace(self, tilt=gradient - self.value_and_gradient(self.start)[1])
+
+    def gradient_at_start(self, weights: Weights) -> Point:
+        """Of f, from the weights of the present distances."""
+        _, form = weights.into(self._form())
+        return self._gradient(*self.unpack(self.start), *form)
+
     def pack(self, alpha: float, A: Matrix) -> Point:
         return np.concatenate([[alpha * self.scale], A.ravel()])
 
@@ -56,16 +66,14 @@ class BlockProblem:
 
     def value(self, x: Point) -> float:
         alpha, A = self.unpack(x)
-        return self.objective.value(self.distances(alpha, A)) + self._ridge_value(alpha, A)
+        return self.objective.value(self.distances(alpha, A)) + self._ridge_value(alpha, A) + self._tilt_value(x)
 
     def value_and_gradient(self, x: Point) -> tuple[float, Point]:
         alpha, A = self.unpack(x)
-        form = InnerForm(GramForm(self.Z), lambda tile: self.present.tile(Tile(tile.rows, tile.cols, tile.number)))
-        loss, (G, slope) = self.objective.value_and_form(self.distances(alpha, A), form)
-        G = G + self.ridge * (A + alpha * self.present_block)
-        slope += self.ridge * (alpha * self.scale**2 + float(np.vdot(self.present_block, A)))
-        by_scale = slope / self.scale if self.scale else 0.0
-        return loss + self._ridge_value(alpha, A), np.concatenate([[by_scale], G.ravel()])
+        loss, form = self.objective.value_and_form(self.distances(alpha, A), self._form())
+        value = loss + self._ridge_value(alpha, A) + self._tilt_value(x)
+        gradient = self._gradient(alpha, A, *form)
+        return value, gradient if self.tilt is None else gradient + self.tilt
 
     def project(self, x: Point) -> Point:
         return np.concatenate([np.maximum(x[:1], 0), project_psd(self._matrix(x)).ravel()])
@@ -76,6 +84,18 @@ class BlockProblem:
     def distances(self, alpha: float, A: Matrix) -> ScaledSum:
         own = FactoredDistances.quadratic(self.Z, self.Z @ A.astype(self.Z.dtype))
         return ScaledSum(alpha, self.present, own)
+
+    def _form(self) -> InnerForm:
+        return InnerForm(GramForm(self.Z), lambda tile: self.present.tile(Tile(tile.rows, tile.cols, tile.number)))
+
+    def _gradient(self, alpha: float, A: Matrix, G: Matrix, slope: float) -> Point:
+        """From those of the loss by A_k and by alpha."""
+        G = G + self.ridge * (A + alpha * self.present_block)
+        slope += self.ridge * (alpha * self.scale**2 + float(np.vdot(self.present_block, A)))
+        return np.concatenate([[slope / self.scale if self.scale else 0.0], G.ravel()])
+
+    def _tilt_value(self, x: Point) -> float:
+        return 0.0 if self.tilt is None else float(self.tilt @ (x - self.start))
 
     def _matrix(self, x: Point) -> Matrix:
         return x[1:].reshape(self.present_block.shape)

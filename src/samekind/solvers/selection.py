@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from samekind.compute.sources import PresentDistances
 from samekind.kernels.spectral import Matrix, Norm, leading_factor
-from samekind.objective import KEPT_SHARE, Objective
+from samekind.objective import KEPT_SHARE, Objective, Weights
 from samekind.solvers import projected
 from samekind.solvers.blocks import BlockMetric, BlockProblem
 from samekind.solvers.events import Event, Observer, unobserved
@@ -18,10 +18,11 @@ from samekind.solvers.projected import Point
 from samekind.solvers.search import ExactSearch, FastSearch, Scoring, Search
 from samekind.store.base import FeatureStore, centred
 
-FIRST_SAMPLE = 2048  # rows of a sampled block solve
+FIRST_SAMPLE, SMALLEST_SAMPLE = 2048, 512  # rows of a sampled block solve
 FEWEST_ANCHORS = 256  # where the distances of all pairs do not fit the memory budget
 NEGLIGIBLE_GAP = 0.05  # of the decrease so far: a sample is not worth solving to more digits
-FAITHFUL = 0.6  # share of the decrease promised by a sample that must come true, or else the sample grows
+FAITHFUL, GENEROUS = 0.6, 0.9  # shares of the decrease promised by a sample: if less comes true, later samples are
+# twice as large, if more, half as large
 
 
 class Step(NamedTuple):
@@ -84,8 +85,8 @@ class Solved:
 
 
 class BlockSolver(Protocol):
-    def solve(self, problem: BlockProblem, value: float, n_rounds: int) -> Solved:
-        """Line 5, from the metric as it is, where f is `value`."""
+    def solve(self, problem: BlockProblem, value: float, weights: Weights, n_rounds: int) -> Solved:
+        """Line 5, from the metric as it is, where f is `value` and the loss has these weights."""
         ...
 
     def memory(self) -> dict[str, float | None]:
@@ -102,7 +103,7 @@ class ExactBlocks:
     tol: float
     max_iter: int
 
-    def solve(self, problem: BlockProblem, value: float, n_rounds: int) -> Solved:
+    def solve(self, problem: BlockProblem, value: float, weights: Weights, n_rounds: int) -> Solved:
         solution = projected.minimise(problem, problem.start, tol=self.tol, max_iter=self.max_iter)
         return Solved(solution.x, solution.value, {"n_iter": solution.n_iter, "converged": solution.converged})
 
@@ -116,7 +117,8 @@ class ExactBlocks:
 class SampledBlocks:
     """On a sample of the pairs, drawn anew in each round; f is then looked at over all pairs.
 
-    Where a sample promised much more than came true it was too small, and later ones are twice as large.
+    A sample is tilted so that its gradient where the solve starts is that over all pairs: its noise is in the curvature
+    only. Where a sample promised much more than came true it was too small, and later ones are larger.
     """
 
     def __init__(self, present: PresentDistances, tol: float, max_iter: int, seed: int):
@@ -126,15 +128,18 @@ class SampledBlocks:
         self.n_samples = FIRST_SAMPLE
         self.curvature: float | None = None
 
-    def solve(self, problem: BlockProblem, value: float, n_rounds: int) -> Solved:
+    def solve(self, problem: BlockProblem, value: float, weights: Weights, n_rounds: int) -> Solved:
+        gradient = problem.gradient_at_start(weights)
         while 2 * self.n_samples < problem.objective.n_candidates:
-            solved, promised = self._on_sample(problem, value, n_rounds)
-            faithful = value - solved.value >= FAITHFUL * promised
-            if not faithful:
+            solved, promised = self._on_sample(problem, value, gradient, n_rounds)
+            came_true = (value - solved.value) / promised if promised > 0 else 1.0
+            if came_true < FAITHFUL:
                 self.n_samples *= 2
-            if solved.value < value or faithful:
+            elif came_true > GENEROUS:
+                self.n_samples = max(SMALLEST_SAMPLE, self.n_samples // 2)
+            if solved.value < value or promised <= 0:
                 return solved
-        solved = self.exact.solve(problem, value, n_rounds)
+        solved = self.exact.solve(problem, value, weights, n_rounds)
         details = {"n_anchors": problem.objective.n_anchors, "estimated_error": 0.0}
         return replace(solved, details=solved.details | details)
 
@@ -144,11 +149,11 @@ class SampledBlocks:
     def recall(self, memory: Mapping[str, Any]) -> None:
         self.n_samples, self.curvature = int(memory["block_sample"]), memory["curvature"]
 
-    def _on_sample(self, problem: BlockProblem, value: float, n_rounds: int) -> tuple[Solved, float]:
+    def _on_sample(self, problem: BlockProblem, value: float, gradient: Point, n_rounds: int) -> tuple[Solved, float]:
         """The solution on fresh anchors, and the decrease of f that it promised."""
         rng = np.random.RandomState([self.seed, n_rounds, self.n_samples])
         objective = problem.objective.sampled_pairs(self.n_samples, rng)
-        sample = problem.on(objective, self.present.on(objective.plan, objective.executor))
+        sample = problem.on(objective, self.present.on(objective.plan, objective.executor)).tilted_to(gradient)
         start = sample.value(sample.start)
         solution = projected.minimise(
             sample,
@@ -208,9 +213,10 @@ def select_groups(
             state = replace(state, stopped_because=f"max_groups={max_groups} rounds done")
             keep(state)
             break
-        choice = finder.best(objective.weights(selection.present).kept(), selection.metric, n_rounds)
+        weights = objective.weights(selection.present).kept()
+        choice = finder.best(weights, selection.metric, n_rounds)
         problem = selection.problem(choice.group)
-        solved = solver.solve(problem, state.value, n_rounds)
+        solved = solver.solve(problem, state.value, weights, n_rounds)
         if not choice.score > 0 or not solved.value < state.value * (1 - problem.rounding):
             reason = f"no group lowers the objective any more, after {n_rounds} rounds of max_groups={max_groups}"
             state = replace(state, stopped_because=reason)

@@ -1,0 +1,252 @@
+"""Step 2 on growing samples: the optimum of all rows, the same bits each time, and after any interruption."""
+
+import json
+from functools import lru_cache
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from samekind.compute import anchors as anchor_plans
+from samekind.solvers import growth, joint
+from samekind.solvers.growth import Noise, sample_sizes, standard_error
+from samekind.solvers.joint import JointState, solve_joint
+from samekind.solvers.jointproblem import JointProblem
+from samekind.threads import single_threaded_blas
+from tests import cases
+
+SIZES = (6,) * 40  # N = 240
+WIDTH = 8
+RIDGE = 0.05
+TOL = 1e-3
+
+
+@pytest.fixture(params=["convex", "factored"])
+def solver(request):
+    return request.param
+
+
+@pytest.fixture(params=cases.BOTH_LOSSES)
+def loss(request):
+    return request.param
+
+
+@pytest.fixture(autouse=True)
+def several_stages(monkeypatch):
+    """20, 40 and all 240 rows; one thread of BLAS, as the estimators have it."""
+    monkeypatch.setattr(growth, "FIRST_ANCHORS", 20)
+    monkeypatch.setattr(growth, "GROWTH", 2)
+    monkeypatch.setattr(anchor_plans, "BATCHES", 5)
+    with single_threaded_blas():
+        yield
+
+
+@lru_cache
+def case(loss, n_jobs=1):
+    return cases.case(loss, SIZES, WIDTH, block=120, n_jobs=n_jobs)
+
+
+def problem_of(loss, trace_bound=np.inf, n_jobs=1):
+    made = case(loss, n_jobs)
+    return JointProblem(made.objective, made.Z, RIDGE, trace_bound)
+
+
+def solve(loss, solver, *, trace_bound=np.inf, n_jobs=1, **options):
+    """The result, the events, and the states that were kept, as files would give them back."""
+    events, states = [], []
+    observe = options.pop("observe", lambda event: None)
+
+    def listen(event):
+        events.append(event)
+        return observe(event)
+
+    def keep(state):
+        arrays = {name: array.copy() for name, array in state.arrays().items()}
+        states.append((arrays, json.dumps(state.facts()), len(events)))
+
+    options = {"tol": TOL, "anchors": "grow"} | options
+    problem = problem_of(loss, trace_bound, n_jobs)
+    result = solve_joint(problem, solver=solver, observe=listen, keep=keep, **options)
+    return result, events, states
+
+
+def anchors_of(events):
+    return [event.details["n_anchors"] for event in events]
+
+
+# -- stages -----------------------------------------------------------------------------------------------------------
+
+
+@given(st.integers(1, 10**6), st.none() | st.integers(1, 10**6))
+def test_stages_grow_from_few_anchors_to_all_rows_or_to_the_most_allowed(n, most):
+    *samples, last = sample_sizes(n, most)
+    assert last == (None if most is None or 2 * most >= n else most)
+    end = n / 2 if last is None else last
+    assert all(2 * size <= end for size in samples)
+    assert all(before < after for before, after in pairwise(samples))
+    assert samples[:1] == [size for size in [20] if 2 * size <= end]
+
+
+def test_few_rows_are_not_sampled():
+    assert sample_sizes(79) == [None]
+    assert sample_sizes(80) == [20, None]
+    assert sample_sizes(240) == [20, 40, None]
+    assert sample_sizes(240, 60) == [20, 60]
+    assert sample_sizes(240, 7) == [7]
+    assert sample_sizes(240, 120) == [20, 40, None]  # as dear as all rows
+
+
+def test_a_gain_counts_when_most_batches_have_it():
+    rng = np.random.default_rng(0)
+    start = rng.normal(size=16)
+    assert not Noise().drowns(start)
+    for gain, drowns in [(0.0, True), (-1.0, True), (1.0, False), (1e-6, False)]:
+        noise = Noise(start)
+        assert noise.drowns(start - gain) is drowns
+    for gain, drowns in [(0.05, True), (5.0, False)]:
+        assert Noise(start).drowns(start - gain + rng.normal(size=16)) is drowns
+
+
+def test_each_look_is_compared_with_the_one_before():
+    noise = Noise()
+    looks = [noise.drowns(np.full(4, value)) for value in (3.0, 2.0, 2.0, 1.0)]
+    assert looks == [False, False, True, False]
+
+
+def test_a_standard_error_is_that_of_the_mean():
+    assert standard_error(np.array([1.0, 3.0])) == pytest.approx(1.0)
+    assert standard_error(np.array([1.0])) == 0
+    draws = np.random.default_rng(0).normal(size=(2000, 16))
+    assert np.mean([standard_error(draw) for draw in draws]) == pytest.approx(0.25, rel=0.05)
+
+
+# -- the optimum ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("trace_bound", [np.inf, 1.5], ids=["free", "bounded"])
+@pytest.mark.parametrize("n_components", [None, 3])
+def test_growing_samples_reach_the_optimum_of_all_rows(loss, solver, n_components, trace_bound):
+    options = {"n_components": n_components, "trace_bound": trace_bound}
+    whole, _, _ = solve(loss, solver, anchors="all", **options)
+    grown, events, _ = solve(loss, solver, **options)
+    assert grown.objective <= whole.objective * (1 + TOL)
+    assert grown.objective_error == 0
+    assert grown.converged
+    assert grown.n_anchors == 240
+    assert sorted(set(anchors_of(events))) == [20, 40, 240]
+    assert np.vdot(grown.L, grown.L) <= trace_bound * (1 + 1e-9)
+    problem = problem_of(loss, trace_bound)
+    assert grown.objective == pytest.approx(problem.value(grown.L @ grown.L.T), rel=1e-9)
+
+
+def test_iterations_tell_their_anchors_and_never_take_fewer(loss, solver):
+    result, events, _ = solve(loss, solver)
+    anchors = anchors_of(events)
+    assert all(before <= after for before, after in pairwise(anchors))
+    assert [event.iteration for event in events] == list(range(1, len(events) + 1))
+    assert result.n_iter == len(events)
+    on_samples = [event for event in events if event.details["n_anchors"] < 240]
+    told = [event.details["estimated_error"] for event in on_samples if "estimated_error" in event.details]
+    assert told
+    assert all(0 < error < 1 for error in told)
+    assert all("estimated_error" not in event.details for event in events if event.details["n_anchors"] == 240)
+
+
+def test_all_rows_are_one_stage(loss, solver):
+    result, events, _ = solve(loss, solver, anchors="all")
+    assert set(anchors_of(events)) == {240}
+    assert (result.n_anchors, result.objective_error) == (240, 0)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_a_number_of_anchors_is_where_it_ends_with_an_error_that_holds(loss, solver, seed):
+    result, events, _ = solve(loss, solver, anchors=60, seed=seed)
+    exact = problem_of(loss).value(result.L @ result.L.T)
+    assert result.n_anchors == max(anchors_of(events)) == 60
+    assert set(anchors_of(events)) == {20, 60}
+    assert 0 < result.objective_error < 0.5 * exact
+    assert abs(result.objective - exact) <= 4 * result.objective_error
+    assert abs(result.objective - exact) > 0
+
+
+def test_so_many_anchors_that_all_rows_are_no_dearer_are_all_rows(loss, solver):
+    result, _, _ = solve(loss, solver, anchors=150, max_iter=30)
+    assert (result.n_anchors, result.objective_error) == (240, 0)
+
+
+def test_few_iterations_end_in_the_middle(loss, solver):
+    result, events, _ = solve(loss, solver, max_iter=2)
+    assert result.n_iter == len(events) == 2
+    assert not result.converged
+    assert result.n_anchors == 20
+    assert result.objective_error > 0
+
+
+def test_an_observer_ends_any_stage(loss, solver):
+    for anchors in (20, 40, 240):
+        result, events, _ = solve(loss, solver, observe=lambda e, anchors=anchors: e.details["n_anchors"] == anchors)
+        assert result.stopped
+        assert anchors_of(events).count(anchors) == 1
+        assert np.isfinite(result.objective)
+
+
+# -- the same each time -----------------------------------------------------------------------------------------------
+
+
+def test_threads_and_calls_change_no_bit(loss, solver):
+    first, events, _ = solve(loss, solver, max_iter=40)
+    for n_jobs in (1, 2):
+        other, other_events, _ = solve(loss, solver, max_iter=40, n_jobs=n_jobs)
+        np.testing.assert_array_equal(other.L, first.L)
+        assert other.objective == first.objective
+        assert [event.record() for event in other_events] == [event.record() for event in events]
+
+
+def test_the_seed_draws_the_anchors(loss, solver):
+    values = [solve(loss, solver, seed=seed, max_iter=3)[1][-1].objective for seed in (0, 1)]
+    assert values[0] != values[1]
+    ends = [solve(loss, solver, seed=seed)[0].objective for seed in (0, 1)]
+    assert ends[0] == pytest.approx(ends[1], rel=TOL)
+
+
+# -- interrupted ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("trace_bound", [np.inf, 1.5], ids=["free", "bounded"])
+@pytest.mark.parametrize("anchors", ["grow", "all", 60])
+def test_from_any_state_it_ends_with_the_same_bits(loss, solver, trace_bound, anchors, monkeypatch):
+    monkeypatch.setattr(joint, "KEEP_EVERY", 4)
+    options = {"trace_bound": trace_bound, "anchors": anchors, "tol": 3e-3, "max_iter": 60}
+    whole, events, states = solve(loss, solver, **options)
+    assert len(states) > {"grow": 3, "all": 1, 60: 2}[anchors]
+    for arrays, facts, told in states:
+        state = JointState.restored({name: array.copy() for name, array in arrays.items()}, json.loads(facts))
+        again, later, _ = solve(loss, solver, resume=state, **options)
+        assert [event.record() for event in later] == [event.record() for event in events[told:]]
+        np.testing.assert_array_equal(again.L, whole.L)
+        assert again.objective == whole.objective
+        assert (again.n_iter, again.n_evaluations) == (whole.n_iter, whole.n_evaluations)
+        assert (again.converged, again.n_anchors) == (whole.converged, whole.n_anchors)
+        assert again.certificate == whole.certificate
+
+
+def test_codes_of_few_components_go_on_too(loss, monkeypatch):
+    monkeypatch.setattr(joint, "KEEP_EVERY", 3)
+    whole, _, states = solve(loss, "factored", n_components=3)
+    assert len(states) > 3
+    for arrays, facts, _ in states:
+        again, _, _ = solve(loss, "factored", n_components=3, resume=JointState.restored(arrays, json.loads(facts)))
+        np.testing.assert_array_equal(again.L, whole.L)
+
+
+def test_a_state_goes_through_arrays_and_json(loss, solver, monkeypatch):
+    monkeypatch.setattr(joint, "KEEP_EVERY", 2)
+    _, _, states = solve(loss, solver, max_iter=12)
+    for arrays, facts, _ in states:
+        state = JointState.restored(arrays, json.loads(facts))
+        assert json.dumps(state.facts()) == facts
+        assert state.arrays().keys() == arrays.keys()
+        for name, array in state.arrays().items():
+            np.testing.assert_array_equal(array, arrays[name])
