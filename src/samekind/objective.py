@@ -15,7 +15,7 @@ from numpy.typing import DTypeLike
 from samekind.compute.anchors import AnchorPlan, SubsetPlan, anchor_plan, subset_plan
 from samekind.compute.executor import Executor
 from samekind.compute.sources import KeptTiles, TileSource
-from samekind.compute.tiles import Plan, Tile, TilePlan, largest_block
+from samekind.compute.tiles import Plan, Tile, TileKey, TilePlan, largest_block
 from samekind.kernels.laplacian import Form, Part, WeightTile
 from samekind.kernels.reductions import LogSums, merge_log_sum_exp
 from samekind.kernels.types import Array
@@ -39,6 +39,7 @@ class Objective:
     executor: Executor
     memory_budget: int
     dtype: DTypeLike
+    known_pairs: dict[TileKey, PairTile] | None = None  # of a sample: its tiles are visited again and again
 
     @classmethod
     def over(
@@ -72,7 +73,7 @@ class Objective:
             cells=largest_block(self.memory_budget, self.dtype) ** 2,
             all_same=self.loss.has_all_same,
         )
-        return replace(self, plan=plan, loss=self.loss.on_anchors(plan.anchors))
+        return replace(self, plan=plan, loss=self.loss.on_anchors(plan.anchors), known_pairs={})
 
     def sampled_pairs(self, n_members: int, rng: np.random.RandomState) -> "Objective":
         """The same loss, estimated at the least cost for its noise: from the pairs among some samples, where it counts
@@ -81,7 +82,7 @@ class Objective:
             return self.sampled(n_members // ANCHORS_PER_MEMBER, rng)
         cells = largest_block(self.memory_budget, self.dtype) ** 2
         plan = subset_plan(self.relation.class_sizes, self.relation.codes, n_members, rng, cells=cells)
-        return replace(self, plan=plan)
+        return replace(self, plan=plan, known_pairs={})
 
     def value(self, distances: TileSource[Array]) -> float:
         """loss(D)"""
@@ -114,7 +115,12 @@ class Objective:
         return self.executor.map(strip_values, self.plan.strips())
 
     def pairs(self, tile: Tile) -> PairTile:
-        return self.relation.tile(tile.rows, tile.cols, tile.others, tile.same)
+        """The relation on a tile."""
+        if self.known_pairs is None:
+            return self.relation.tile(tile.rows, tile.cols, tile.others, tile.same)
+        if tile.key not in self.known_pairs:
+            self.known_pairs[tile.key] = self.relation.tile(tile.rows, tile.cols, tile.others, tile.same)
+        return self.known_pairs[tile.key]
 
     def value_and_form(self, distances: TileSource[Array], form: Form[Result]) -> tuple[float, Result]:
         """loss(D) and a form of its weights (see kernels.laplacian)."""

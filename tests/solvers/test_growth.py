@@ -17,10 +17,10 @@ from samekind.solvers.jointproblem import JointProblem
 from samekind.threads import single_threaded_blas
 from tests import cases
 
-SIZES = (6,) * 40  # N = 240
+SIZES = (4,) * 40  # N = 160
 WIDTH = 8
 RIDGE = 0.05
-TOL = 1e-3
+TOL = 2e-3
 
 
 @pytest.fixture(params=["convex", "factored"])
@@ -35,7 +35,7 @@ def loss(request):
 
 @pytest.fixture(autouse=True)
 def several_stages(monkeypatch):
-    """20, 40 and all 240 rows; one thread of BLAS, as the estimators have it."""
+    """20, 40 and all 160 rows; one thread of BLAS, as the estimators have it."""
     monkeypatch.setattr(growth, "FIRST_ANCHORS", 20)
     monkeypatch.setattr(growth, "GROWTH", 2)
     monkeypatch.setattr(anchor_plans, "BATCHES", 5)
@@ -45,7 +45,7 @@ def several_stages(monkeypatch):
 
 @lru_cache
 def case(loss, n_jobs=1):
-    return cases.case(loss, SIZES, WIDTH, block=120, n_jobs=n_jobs)
+    return cases.case(loss, SIZES, WIDTH, block=160, n_jobs=n_jobs)
 
 
 def problem_of(loss, trace_bound=np.inf, n_jobs=1):
@@ -126,7 +126,7 @@ def test_a_standard_error_is_that_of_the_mean():
 
 
 @pytest.mark.parametrize("trace_bound", [np.inf, 1.5], ids=["free", "bounded"])
-@pytest.mark.parametrize("n_components", [None, 3])
+@pytest.mark.parametrize(("solver", "n_components"), [("convex", None), ("factored", None), ("factored", 3)])
 def test_growing_samples_reach_the_optimum_of_all_rows(loss, solver, n_components, trace_bound):
     options = {"n_components": n_components, "trace_bound": trace_bound}
     whole, _, _ = solve(loss, solver, anchors="all", **options)
@@ -134,8 +134,8 @@ def test_growing_samples_reach_the_optimum_of_all_rows(loss, solver, n_component
     assert grown.objective <= whole.objective * (1 + TOL)
     assert grown.objective_error == 0
     assert grown.converged
-    assert grown.n_anchors == 240
-    assert sorted(set(anchors_of(events))) == [20, 40, 240]
+    assert grown.n_anchors == 160
+    assert sorted(set(anchors_of(events))) == [20, 40, 160]
     assert np.vdot(grown.L, grown.L) <= trace_bound * (1 + 1e-9)
     problem = problem_of(loss, trace_bound)
     assert grown.objective == pytest.approx(problem.value(grown.L @ grown.L.T), rel=1e-9)
@@ -147,20 +147,20 @@ def test_iterations_tell_their_anchors_and_never_take_fewer(loss, solver):
     assert all(before <= after for before, after in pairwise(anchors))
     assert [event.iteration for event in events] == list(range(1, len(events) + 1))
     assert result.n_iter == len(events)
-    on_samples = [event for event in events if event.details["n_anchors"] < 240]
+    on_samples = [event for event in events if event.details["n_anchors"] < 160]
     told = [event.details["estimated_error"] for event in on_samples if "estimated_error" in event.details]
     assert told
     assert all(0 < error < 1 for error in told)
-    assert all("estimated_error" not in event.details for event in events if event.details["n_anchors"] == 240)
+    assert all("estimated_error" not in event.details for event in events if event.details["n_anchors"] == 160)
 
 
 def test_all_rows_are_one_stage(loss, solver):
     result, events, _ = solve(loss, solver, anchors="all")
-    assert set(anchors_of(events)) == {240}
-    assert (result.n_anchors, result.objective_error) == (240, 0)
+    assert set(anchors_of(events)) == {160}
+    assert (result.n_anchors, result.objective_error) == (160, 0)
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("seed", [0, 1])
 def test_a_number_of_anchors_is_where_it_ends_with_an_error_that_holds(loss, solver, seed):
     result, events, _ = solve(loss, solver, anchors=60, seed=seed)
     exact = problem_of(loss).value(result.L @ result.L.T)
@@ -172,8 +172,8 @@ def test_a_number_of_anchors_is_where_it_ends_with_an_error_that_holds(loss, sol
 
 
 def test_so_many_anchors_that_all_rows_are_no_dearer_are_all_rows(loss, solver):
-    result, _, _ = solve(loss, solver, anchors=150, max_iter=30)
-    assert (result.n_anchors, result.objective_error) == (240, 0)
+    result, _, _ = solve(loss, solver, anchors=100, max_iter=30)
+    assert (result.n_anchors, result.objective_error) == (160, 0)
 
 
 def test_few_iterations_end_in_the_middle(loss, solver):
@@ -185,7 +185,7 @@ def test_few_iterations_end_in_the_middle(loss, solver):
 
 
 def test_an_observer_ends_any_stage(loss, solver):
-    for anchors in (20, 40, 240):
+    for anchors in (20, 40, 160):
         result, events, _ = solve(loss, solver, observe=lambda e, anchors=anchors: e.details["n_anchors"] == anchors)
         assert result.stopped
         assert anchors_of(events).count(anchors) == 1
@@ -196,9 +196,9 @@ def test_an_observer_ends_any_stage(loss, solver):
 
 
 def test_threads_and_calls_change_no_bit(loss, solver):
-    first, events, _ = solve(loss, solver, max_iter=40)
+    first, events, _ = solve(loss, solver, max_iter=15)
     for n_jobs in (1, 2):
-        other, other_events, _ = solve(loss, solver, max_iter=40, n_jobs=n_jobs)
+        other, other_events, _ = solve(loss, solver, max_iter=15, n_jobs=n_jobs)
         np.testing.assert_array_equal(other.L, first.L)
         assert other.objective == first.objective
         assert [event.record() for event in other_events] == [event.record() for event in events]
@@ -214,11 +214,10 @@ def test_the_seed_draws_the_anchors(loss, solver):
 # -- interrupted ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("trace_bound", [np.inf, 1.5], ids=["free", "bounded"])
-@pytest.mark.parametrize("anchors", ["grow", "all", 60])
-def test_from_any_state_it_ends_with_the_same_bits(loss, solver, trace_bound, anchors, monkeypatch):
+@pytest.mark.parametrize(("anchors", "trace_bound"), [("grow", np.inf), ("grow", 1.5), ("all", 1.5), (60, np.inf)])
+def test_from_any_state_it_ends_with_the_same_bits(loss, solver, anchors, trace_bound, monkeypatch):
     monkeypatch.setattr(joint, "KEEP_EVERY", 4)
-    options = {"trace_bound": trace_bound, "anchors": anchors, "tol": 3e-3, "max_iter": 60}
+    options = {"trace_bound": trace_bound, "anchors": anchors, "tol": 3e-3, "max_iter": 40}
     whole, events, states = solve(loss, solver, **options)
     assert len(states) > {"grow": 3, "all": 1, 60: 2}[anchors]
     for arrays, facts, told in states:

@@ -16,7 +16,7 @@ from samekind.kernels.types import IntArray
 BATCHES = 16  # of anchors, whose spread tells the noise
 MOST_COLUMNS = 4096  # of a tile
 SUBSET_BLOCKS = 6  # of rows at the least, so that threads have something to share
-CLASS_SPAN = 128  # samples whose classes share a tile
+PACKED = 256  # samples whose classes share a tile
 MOST_CLASS_ROWS = 1024  # beyond it, a class's pairs are sampled as well
 
 
@@ -142,32 +142,31 @@ def anchor_plan(
     return AnchorPlan(n_samples, batches, block, tiles, others, 0.0 if all_same else 1.0)
 
 
-def _class_tiles(class_sizes: IntArray, first_batch: int, rng: np.random.RandomState, cells: int) -> Iterator[Tile]:
-    """Same-class pairs: small classes side by side in one tile, a big one in tiles of its own."""
-    number = first_batch
-    for classes, start, stop in _spans(class_sizes):
-        sizes = class_sizes[classes]
-        rows = np.arange(start, stop)[np.repeat(sizes > 1, sizes)]
-        if not len(rows):
+def _class_tiles(class_sizes: IntArray, first: int, rng: np.random.RandomState, cells: int) -> Iterator[Tile]:
+    """Same-class pairs: classes packed into tiles of some samples with themselves, a big one in tiles of its own."""
+    starts = np.cumsum(class_sizes) - class_sizes
+    number = first
+    packed: list[IntArray] = []
+    for start, size in zip(starts.tolist(), class_sizes.tolist(), strict=True):
+        if size < 2:
             continue
-        counted = 1.0
-        if len(rows) > MOST_CLASS_ROWS:
-            chosen = np.sort(rng.permutation(rows)[:MOST_CLASS_ROWS])
-            counted, rows = len(rows) / len(chosen), chosen
-        width = stop - start if len(sizes) > 1 else max(1, min(stop - start, cells // min(len(rows), CLASS_SPAN)))
-        for part in runs(len(rows), CLASS_SPAN):
-            for cols in runs(stop - start, width):
-                yield Tile(rows[part], slice(start + cols.start, start + cols.stop), number, 0.0, counted)
-                number += 1
+        members = np.arange(start, start + size)
+        if packed and sum(map(len, packed)) + size > PACKED:
+            yield _packed_tile(packed, number)
+            packed, number = [], number + 1
+        if size <= PACKED:
+            packed.append(members)
+            continue
+        rows = members if size <= MOST_CLASS_ROWS else np.sort(rng.permutation(members)[:MOST_CLASS_ROWS])
+        for part in runs(len(rows), PACKED):
+            for cols in runs(size, max(1, cells // PACKED)):
+                run = slice(start + cols.start, start + cols.stop)
+                yield Tile(rows[part], run, number, 0.0, size / len(rows))
+            number += 1
+    if packed:
+        yield _packed_tile(packed, number)
 
 
-def _spans(class_sizes: IntArray) -> Iterator[tuple[slice, int, int]]:
-    """Runs of classes of at most CLASS_SPAN samples together, or one bigger class: (classes, first, last + 1)."""
-    first = start = stop = 0
-    for at, size in enumerate(class_sizes.tolist()):
-        if at > first and stop + size - start > CLASS_SPAN:
-            yield slice(first, at), start, stop
-            first, start = at, stop
-        stop += size
-    if first < len(class_sizes):
-        yield slice(first, len(class_sizes)), start, stop
+def _packed_tile(classes: list[IntArray], number: int) -> Tile:
+    members = np.concatenate(classes)
+    return Tile(members, members, number, 0.0, 1.0)

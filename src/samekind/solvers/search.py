@@ -22,6 +22,8 @@ from samekind.store.scan import Source, Sources
 FIRST_RANK, LARGEST_RANK = 15, 127  # of the sketch: one less than full lanes
 AGREEING = 0.05  # spread of exact over sketched scores, in logarithms, above which the rank of the sketch grows
 LEADERS, LEADING_SHARE = 48, 0.01  # groups looked at together: at least so many, and this share of all
+CONTROLS, FALLEN_LEAST = 48, 0.98  # random groups looked at to see how scores fell, and the quantile taken for a bound
+TOLERATED = 0.99  # share of the best score that will do
 GROUPS_AT_ONCE = 8  # sketched by one thread
 AT_ONCE, AT_MOST = 2, 32  # leaders scored exactly, at once and in a round
 CAUTION = 2.0  # standard deviations by which a sketched score may be too low
@@ -112,9 +114,9 @@ class ExactSearch:
 class FastSearch:
     """Scores by a sketch of the weights; those of the leaders in every round, the first of them then exactly.
 
-    Scores fall from round to round, but for rare exceptions. So a group that is not looked at keeps its score as a
-    bound, and groups are looked at from the top of this list down, until the rest is behind the best one seen (as in
-    Minoux' lazy greedy algorithm).
+    Scores fall from round to round. So the score of a group that is not looked at bounds what it has now, lowered by as
+    much as the scores of some random groups fell at the least; and groups are looked at from the top of this list down,
+    until the rest is behind the best one seen (as in Minoux' lazy greedy algorithm).
     """
 
     def __init__(self, scoring: Scoring, groups: Sequence[int], seed: int):
@@ -124,14 +126,14 @@ class FastSearch:
         self.at_once = max(LEADERS, round(LEADING_SHARE * len(groups)))
         self.rank = FIRST_RANK
         self.range: Range | None = None
-        self.scores = np.full(len(groups), np.inf)  # when last looked at
+        self.scores = np.full(len(groups), np.inf)  # when last looked at, lowered since
         self.ratios: list[float] = []  # logarithms of exact over sketched scores, of late
         objective = scoring.objective
         self.layout = ClassLayout.of(objective.relation.class_sizes, int(objective.memory_budget * CLASS_SHARE / 8))
 
     def best(self, weights: Weights, metric: BlockMetric, n_rounds: int) -> Choice:
         laplacian = self._sketch(weights, n_rounds)
-        looked = self._look(laplacian, metric)
+        looked = self._look(laplacian, metric, n_rounds)
         exact = self._exactly(weights, looked, metric)
         best = max(exact, key=lambda at: exact[at])
         spread = self._spread()
@@ -170,26 +172,39 @@ class FastSearch:
         laplacian, self.range = self.range.sketch(into, self.layout, same, self.rank, rng)
         return laplacian
 
-    def _look(self, laplacian: SketchedLaplacian, metric: BlockMetric) -> IntArray:
+    def _look(self, laplacian: SketchedLaplacian, metric: BlockMetric, n_rounds: int) -> IntArray:
         """Sketched scores from the top down; who was looked at, the best first."""
         waiting = np.argsort(-self.scores, kind="stable")
         looked = np.zeros(0, np.intp)
+        if len(waiting) > self.at_once and np.isfinite(self.scores).all():
+            rng = np.random.RandomState([self.seed, n_rounds, 1])
+            others = waiting[self.at_once :]
+            controls = np.sort(rng.permutation(others)[:CONTROLS])
+            before = self.scores[controls]
+            looked = np.concatenate([waiting[: self.at_once], controls])
+            self._sketch_scores(laplacian, looked, metric)
+            waiting = np.setdiff1d(others, controls)
+            self.scores[waiting] *= _least_fall(before, self.scores[controls])
+            waiting = waiting[np.argsort(-self.scores[waiting], kind="stable")]
         while True:
             ahead = int(np.count_nonzero(self.scores[waiting] >= self.scores[looked].max(initial=-np.inf)))
             if not ahead:
                 break
             batch, waiting = np.split(waiting, [min(ahead, self.at_once)])
-            batch = np.sort(batch)
-            self.scores[batch] = self.scoring.sketched(laplacian, self.groups[batch].tolist(), metric)
+            self._sketch_scores(laplacian, batch, metric)
             looked = np.concatenate([looked, batch])
         return looked[np.argsort(-self.scores[looked], kind="stable")]
+
+    def _sketch_scores(self, laplacian: SketchedLaplacian, at: IntArray, metric: BlockMetric) -> None:
+        rising = np.sort(at)
+        self.scores[rising] = self.scoring.sketched(laplacian, self.groups[rising].tolist(), metric)
 
     def _exactly(self, weights: Weights, looked: IntArray, metric: BlockMetric) -> dict[int, float]:
         """Exact scores of the leaders, from the top, until no other can be expected to be ahead."""
         exact: dict[int, float] = {}
         falling: list[int] = looked.tolist()
         while falling and len(exact) < AT_MOST:
-            if exact and self._upper(self.scores[falling[0]]) <= max(exact.values()):
+            if exact and self._upper(self.scores[falling[0]]) * TOLERATED <= max(exact.values()):
                 break
             batch, falling = falling[:AT_ONCE], falling[AT_ONCE:]
             scores = self.scoring.exact(weights, self.groups[batch].tolist(), metric)
@@ -208,3 +223,9 @@ class FastSearch:
         """What an exact score is unlikely to exceed."""
         centre = float(np.mean(self.ratios)) if self.ratios else 0.0
         return float(sketched * np.exp(centre + CAUTION * self._spread()))
+
+
+def _least_fall(before: Point, now: Point) -> float:
+    """The factor by which the scores of some random groups fell, where they fell least; at most 1."""
+    usable = before > 0
+    return min(1.0, float(np.quantile(now[usable] / before[usable], FALLEN_LEAST))) if usable.any() else 1.0

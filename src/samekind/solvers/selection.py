@@ -20,7 +20,7 @@ from samekind.store.base import FeatureStore, centred
 
 FIRST_SAMPLE, SMALLEST_SAMPLE = 2048, 512  # rows of a sampled block solve
 FEWEST_ANCHORS = 256  # where the distances of all pairs do not fit the memory budget
-NEGLIGIBLE_GAP = 0.05  # of the decrease so far: a sample is not worth solving to more digits
+NEGLIGIBLE_GAP = 0.1  # of the decrease so far: a sample is not worth solving to more digits
 FAITHFUL, GENEROUS = 0.6, 0.9  # shares of the decrease promised by a sample: if less comes true, later samples are
 # twice as large, if more, half as large
 
