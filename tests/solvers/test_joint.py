@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from samekind.kernels.spectral import leading_factor
-from samekind.solvers import joint
+from samekind.solvers import jointproblem
 from samekind.solvers.joint import LARGEST_CONVEX, JointProblem, choose_solver, solve_joint
 from samekind.solvers.projected import minimise
 from tests import cases, oracle
@@ -107,7 +107,7 @@ def test_the_form_of_the_factored_gradient_goes_by_the_width(monkeypatch, rank, 
     made = []
     for name in ("ProductForm", "GramForm"):
         kind = getattr(joint, name)
-        monkeypatch.setattr(joint, name, lambda Z, name=name, kind=kind: made.append(name) or kind(Z))
+        monkeypatch.setattr(jointproblem, name, lambda Z, name=name, kind=kind: made.append(name) or kind(Z))
     JointProblem(case.objective, case.Z, ridge=0.3).factored_value_and_gradient(np.ones((6, rank)))
     assert made == [form]
 

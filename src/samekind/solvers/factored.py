@@ -39,6 +39,7 @@ class FactoredSolution:
     n_iter: int
     n_evaluations: int
     converged: bool
+    scale: float | None  # of the last run, for a similar problem
 
 
 @dataclass(frozen=True)
@@ -108,19 +109,22 @@ def minimise_factored(
     observe: Callable[[Progress], bool | None] = lambda progress: None,
     resume: State | None = None,
     certified: bool = True,
+    scale: float | None = None,
 ) -> FactoredSolution:
     """From L0, up the staircase to `max_rank` columns or to a relative gap of `tol`.
 
-    `certified=False` stays at the rank of L0 and ends where L is stationary. With `resume` L0 is not looked at.
+    `certified=False` stays at the rank of L0 and ends where L is stationary. `scale` is that of a similar problem's
+    last run. With `resume` neither it nor L0 is looked at.
     """
     descent = _Descent(problem, tol, max_iter, observe)
-    now = descent.started("free", L0) if resume is None else resume
+    now = descent.started("free", L0, scale) if resume is None else resume
     may_be_optimal = max_rank >= now.shape[0]
     while True:
         now = descent.to_stationary(now)
         L = principal_axes(within_trace(descent.factor(now), problem.trace_bound))
         if not certified:
-            return FactoredSolution(L, None, now.n_iter, now.n_evaluations, converged=not descent.over(now))
+            converged = not descent.over(now)
+            return FactoredSolution(L, None, now.n_iter, now.n_evaluations, converged, now.run.scale)
         certificate, falling = certify(problem, L @ L.T, L.shape[1], tol)
         if certificate.optimal or descent.over(now):
             break
@@ -137,6 +141,7 @@ def minimise_factored(
         now.n_iter,
         now.n_evaluations,
         converged=certificate.optimal or not (descent.over(now) or may_be_optimal),
+        scale=now.run.scale,
     )
 
 

@@ -19,6 +19,7 @@ LARGEST_CONVEX = 600  # dimensions: beyond them an eigendecomposition per step i
 FIRST_RANK = 16  # where the staircase begins at the least
 FILLING = 0.01  # length of random first columns, relative to the others
 SETTLED = 0.05  # share of `tol`: samples came first, and on all rows an iteration gains less than this of f
+LATER_ITERATIONS = 4  # expected of a stage after the first
 KEEP_EVERY = 5  # iterations between two states to resume from
 CERTIFIED_ON = 1024  # anchors, where a certificate over all rows would be by far the dearest evaluation
 
@@ -52,6 +53,7 @@ class JointState:
     run: Run | None = None
     noise: NDArray[Any] | None = None  # what the batches said when they were last looked at
     values: tuple[float, ...] = ()  # f after the last iterations of this stage
+    hint: float | None = None  # curvature or scale where the stage before ended
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """What a file keeps as arrays."""
@@ -66,6 +68,7 @@ class JointState:
             "stage": self.stage,
             "earlier_iterations": self.earlier_iterations,
             "earlier_evaluations": self.earlier_evaluations,
+            "hint": self.hint,
             "run": None if self.run is None else self.run.facts(),
             "solver": "factored" if isinstance(self.run, factored.State) else "convex",
         }
@@ -83,6 +86,7 @@ class JointState:
             None if facts["run"] is None else kind.restored(inner, facts["run"]),
             arrays.get("noise"),
             tuple(arrays["values"].tolist()),
+            None if facts["hint"] is None else float(facts["hint"]),
         )
 
 
@@ -107,7 +111,8 @@ def solve_joint(
     stages = _stages(problem, anchors, seed)
     way: _Way = (_Factored if chosen == "factored" else _Convex)(problem, n_components, tol)
     state = JointState(0, way.first(stages[0], seed)) if resume is None else resume
-    listener = _Listener(observe, keep, max_iter, [stage.objective.n_anchors for stage in stages])
+    costs = [stage.objective.n_anchors / (1 if stage.objective.is_sample else 2) for stage in stages]
+    listener = _Listener(observe, keep, max_iter, [stage.objective.n_anchors for stage in stages], costs, tol)
     while True:
         keep(state)
         stage, last = stages[state.stage], state.stage == len(stages) - 1
@@ -122,6 +127,7 @@ def solve_joint(
             run=None,
             noise=None,
             values=(),
+            hint=found.hint,
         )
         if last or listener.stopped or state.earlier_iterations >= max_iter:
             break
@@ -151,6 +157,7 @@ class _Found:
     n_evaluations: int
     converged: bool
     certificate: Certificate | None
+    hint: float | None  # curvature or scale, for the next stage
     bound: float = -np.inf  # what f is known not to go below
 
 
@@ -196,10 +203,23 @@ class _Convex:
     ) -> _Found:
         resume = state.run if isinstance(state.run, projected.State) else None
         solution = projected.minimise(
-            stage, state.start, tol=self.tol, max_iter=max_iter, observe=observe.hear_convex, resume=resume
+            stage,
+            state.start,
+            tol=self.tol,
+            max_iter=max_iter,
+            observe=observe.hear_convex,
+            resume=resume,
+            curvature=state.hint,
         )
-        bound = solution.value - solution.gap
-        return _Found(solution.x, solution.n_iter, solution.n_evaluations, solution.converged, None, bound)
+        return _Found(
+            solution.x,
+            solution.n_iter,
+            solution.n_evaluations,
+            solution.converged,
+            None,
+            solution.curvature,
+            solution.value - solution.gap,
+        )
 
     def batch_values(self, stage: JointProblem, point: Matrix) -> Array:
         return stage.batch_values(point)
@@ -249,8 +269,16 @@ class _Factored:
             observe=observe.hear_factored,
             resume=state.run if isinstance(state.run, factored.State) else None,
             certified=certified,
+            scale=state.hint,
         )
-        return _Found(solution.L, solution.n_iter, solution.n_evaluations, solution.converged, solution.certificate)
+        return _Found(
+            solution.L,
+            solution.n_iter,
+            solution.n_evaluations,
+            solution.converged,
+            solution.certificate,
+            solution.scale,
+        )
 
     def batch_values(self, stage: JointProblem, point: Matrix) -> Array:
         return stage.factored_batch_values(point)
@@ -273,6 +301,8 @@ class _Listener:
     keep: Callable[[JointState], None]
     max_iter: int
     n_anchors: list[int]  # of each stage
+    costs: list[float]  # of an evaluation of each stage
+    tol: float
     stopped: bool = False
 
     def tell(self, state: JointState, iteration: int, objective: float, rank: int, details: dict[str, Any]) -> bool:
@@ -289,10 +319,10 @@ class _Listener:
         if len(gains) < 2 or not (gains > 0).all():
             return None
         shrink = float(min(0.95, (gains[-1] / gains[0]) ** (1 / (len(gains) - 1))))
-        goal = SETTLED * 1e-3 * abs(state.values[-1])
+        goal = SETTLED * self.tol * abs(state.values[-1])
         here = max(0.0, float(np.log(goal / gains[-1]) / np.log(shrink))) if gains[-1] > goal else 0.0
-        dearer = sum(self.n_anchors[state.stage + 1 :]) / self.n_anchors[state.stage]
-        return min(here + CHECK_EVERY * 2 * dearer, float(self.max_iter - iteration))
+        later = sum(self.costs[state.stage + 1 :]) / self.costs[state.stage]
+        return min(here + LATER_ITERATIONS * later, float(self.max_iter - iteration))
 
 
 class _Watch:

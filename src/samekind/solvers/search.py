@@ -20,7 +20,7 @@ from samekind.store.base import FeatureStore, panels_of
 from samekind.store.scan import Source, Sources
 
 FIRST_RANK, LARGEST_RANK = 15, 127  # of the sketch: one less than full lanes
-AGREEING = 0.05  # spread of exact over sketched scores, in logarithms, above which the rank of the sketch grows
+AGREEING = 0.015  # spread of exact over sketched scores, in logarithms, above which the rank of the sketch grows
 LEADERS, LEADING_SHARE = 48, 0.01  # groups looked at together: at least so many, and this share of all
 CONTROLS, FALLEN_LEAST = 48, 0.98  # random groups looked at to see how scores fell, and the quantile taken for a bound
 TOLERATED = 0.99  # share of the best score that will do
