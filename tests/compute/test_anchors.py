@@ -65,7 +65,7 @@ def drawn(sizes, n_anchors, seed=0, *, candidates=None, cells=50, all_same=True)
 
 @given(class_sizes, st.integers(1, 200), seeds, spans, plan_cells)
 def test_all_pairs_of_one_class_count_once_beside_any_anchors(sizes, n_anchors, seed, span, cells):
-    with mock.patch.object(anchors, "CLASS_SPAN", span):
+    with mock.patch.object(anchors, "PACKED", span):
         plan = drawn(sizes, n_anchors, seed, cells=cells)
     times = counted(plan, codes_of(sizes))
     assert (times[of_one_class(sizes)] == 1).all()
@@ -95,7 +95,7 @@ def test_where_rows_are_averaged_anchors_meet_every_column_once(sizes, n, seed, 
 
 @given(class_sizes, st.integers(1, 200), seeds, spans, plan_cells)
 def test_tiles_are_numbered_and_of_the_size_asked_for(sizes, n, seed, span, cells):
-    with mock.patch.object(anchors, "CLASS_SPAN", span):
+    with mock.patch.object(anchors, "PACKED", span):
         plan = drawn(sizes, n, seed, cells=cells)
     tiles = list(plan.tiles())
     n_batches = len(plan.batches)
@@ -110,18 +110,17 @@ def test_tiles_are_numbered_and_of_the_size_asked_for(sizes, n, seed, span, cell
 
 @given(class_sizes, seeds, spans, st.integers(1, 10))
 def test_of_a_big_class_some_rows_count_for_all(sizes, seed, span, most):
-    with mock.patch.multiple(anchors, CLASS_SPAN=span, MOST_CLASS_ROWS=most):
+    with mock.patch.multiple(anchors, PACKED=span, MOST_CLASS_ROWS=most):
         plan = drawn(sizes, 2, seed)
     times = counted(plan, codes_of(sizes)) * (of_one_class(sizes) | np.eye(sizes.sum(), dtype=bool))
     starts = np.cumsum(sizes) - sizes
     for start, size in zip(starts, sizes, strict=True):
         rows = times[start : start + size, start : start + size]
         if size > max(span, most):
-            n_rows = min(most, size)
             assert (rows[:, :1] == rows).all()
-            assert np.count_nonzero(rows[:, 0]) == n_rows
-            np.testing.assert_allclose(rows[rows > 0], size / n_rows)
-        elif span <= most and size > 1:
+            assert np.count_nonzero(rows[:, 0]) == most
+            np.testing.assert_allclose(rows[rows > 0], size / most)
+        elif size > 1:
             assert (rows == 1).all()
 
 
@@ -209,7 +208,7 @@ def samples_of_everything(case):
 @pytest.mark.parametrize("loss", cases.ALL_LOSSES)
 @pytest.mark.parametrize("span", [1, 3, 128])
 def test_a_sample_of_everything_says_what_all_pairs_say(loss, span, monkeypatch):
-    monkeypatch.setattr(anchors, "CLASS_SPAN", span)
+    monkeypatch.setattr(anchors, "PACKED", span)
     case = scarce(loss)
     (value, *_), expected = everything(case, case.objective)
     for sample in samples_of_everything(case):
@@ -262,7 +261,7 @@ UNEQUAL = (7, 2, 5, 1, 3, 6)
 )
 def test_samples_are_right_on_average(loss, most_class_rows, monkeypatch):
     monkeypatch.setattr(anchors, "MOST_CLASS_ROWS", most_class_rows)
-    monkeypatch.setattr(anchors, "CLASS_SPAN", 3)
+    monkeypatch.setattr(anchors, "PACKED", 3)
     case = cases.case(loss, UNEQUAL)
     source, form = cases.under(case.Z, A), GramForm(case.Z)
     value, G = case.objective.value_and_form(source, form)

@@ -106,7 +106,7 @@ def test_the_form_of_the_factored_gradient_goes_by_the_width(monkeypatch, rank, 
     case = cases.case("triplet")
     made = []
     for name in ("ProductForm", "GramForm"):
-        kind = getattr(joint, name)
+        kind = getattr(jointproblem, name)
         monkeypatch.setattr(jointproblem, name, lambda Z, name=name, kind=kind: made.append(name) or kind(Z))
     JointProblem(case.objective, case.Z, ridge=0.3).factored_value_and_gradient(np.ones((6, rank)))
     assert made == [form]
