@@ -188,7 +188,7 @@ def test_at_full_rank_nothing_is_missed(loss, most_cells, objective):
         for padding in (0, 3):
             made = block_of(laplacian, X[:, columns], padding)
             assert made.dtype == np.float64
-            assert cases.relative_error(made, G) < 2e-5
+            assert cases.relative_error(made, G) < 1e-4
 
 
 @pytest.mark.parametrize("offset", [0.0, 30.0, 1000.0])

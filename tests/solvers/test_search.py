@@ -102,6 +102,7 @@ def exhaustive(monkeypatch):
     monkeypatch.setattr(search, "FIRST_RANK", 100)
     monkeypatch.setattr(search, "LARGEST_RANK", 100)
     monkeypatch.setattr(search, "LEADERS", 1000)
+    monkeypatch.setattr(search, "TOLERATED", 1.0)
 
 
 @pytest.fixture(scope="module")
@@ -186,6 +187,35 @@ def test_sketched_scores_are_those_of_their_group_in_any_order(loss, exhaustive)
     assert cases.relative_error(scores, scoring.exact(weights, order, metric)) < 1e-4
 
 
+def test_the_groups_of_no_one_have_no_scores(exhaustive):
+    X, labels = planted()
+    scoring = scoring_of("triplet", array_store(X, 2), X, labels)
+    weights = scoring.objective.weights(cases.under(X[scoring.rows], np.zeros((80, 80))))
+    laplacian = FastSearch(scoring, all_groups(scoring), 0)._sketch(weights, 0)
+    assert scoring.sketched(laplacian, [], BlockMetric()).shape == (0,)
+
+
+@pytest.mark.parametrize("offset", [0.0, 10.0])
+def test_whitening_of_unlike_directions_far_from_zero_leaves_the_scores_right(offset, exhaustive):
+    """Of a group's directions one varies a hundred times as much as another: whitened, they count the same."""
+    rng = np.random.default_rng(0)
+    labels = np.repeat(np.arange(20), 4)
+    groups = []
+    for strength in rng.uniform(0.1, 0.8, 10):
+        turned, _ = np.linalg.qr(rng.normal(size=(6, 6)))
+        Z = strength * rng.normal(size=(20, 6))[labels] + rng.normal(size=(80, 6))
+        groups.append(Z * np.logspace(0, -2, 6) @ turned + offset)
+    X = np.hstack(groups).astype(np.float32)
+    raw = array_store(X, 6)
+    store = WhitenedStore(raw, Whitening.learned(raw, np.arange(80), dims=None))
+    scoring = scoring_of("triplet", store, X, labels)
+    Z = X[scoring.rows] - X.mean(axis=0)
+    weights = scoring.objective.weights(cases.under(Z, 0.05 * np.eye(60, dtype=np.float32)))
+    laplacian = FastSearch(scoring, all_groups(scoring), 0)._sketch(weights, 0)
+    sketched = scoring.sketched(laplacian, all_groups(scoring), BlockMetric())
+    np.testing.assert_allclose(sketched, scoring.exact(weights, all_groups(scoring), BlockMetric()), rtol=0.02)
+
+
 # -- lazily -----------------------------------------------------------------------------------------------------------
 
 
@@ -194,6 +224,7 @@ def lazy(monkeypatch):
     """Few groups at a time, and rough sketches."""
     monkeypatch.setattr(search, "LEADERS", 4)
     monkeypatch.setattr(search, "LEADING_SHARE", 0.0)
+    monkeypatch.setattr(search, "CONTROLS", 3)
     monkeypatch.setattr(search, "FIRST_RANK", 4)
 
 

@@ -6,31 +6,29 @@ import numpy as np
 
 from samekind.kernels.compiled import compiled
 
-BIG = 32  # samples from which on a class is worth a matrix product of its own
-
 
 @compiled
-def weighted(X: Any, degrees: Any, sides: Any, starts: Any, sizes: Any, offsets: Any, entries: Any, out: Any) -> None:
+def weighted(X: Any, degrees: Any, sides: Any, panels: Any, entries: Any, out: Any) -> None:
     """`out = [(diag(degrees) - C) X, sides]`, X (N, w) and sides (N, r), all contiguous.
 
-    C is block diagonal over runs of samples: their starts and sizes, and where their entries begin.
+    C is made of panels, of n rows and m columns that both begin at a sample: (first sample, n, m, where its entries
+    begin) each, by rows.
     """
-    n, width = X.shape
-    for i in range(n):
+    width = X.shape[1]
+    for i in range(X.shape[0]):
         for c in range(width):
             out[i, c] = degrees[i] * X[i, c]
         for c in range(sides.shape[1]):
             out[i, width + c] = sides[i, c]
-    for b in range(len(starts)):
-        start, size, at = starts[b], sizes[b], offsets[b]
-        if size >= BIG:
-            CX = np.dot(entries[at : at + size * size].reshape(size, size), X[start : start + size])
-            for i in range(size):
+    for p in range(panels.shape[0]):
+        first, n, m, at = panels[p, 0], panels[p, 1], panels[p, 2], panels[p, 3]
+        if n == 1:
+            for j in range(m):
+                h = entries[at + j]
                 for c in range(width):
-                    out[start + i, c] -= CX[i, c]
+                    out[first, c] -= h * X[first + j, c]
         else:
-            for i in range(size):
-                for j in range(size):
-                    h = entries[at + i * size + j]
-                    for c in range(width):
-                        out[start + i, c] -= h * X[start + j, c]
+            CX = np.dot(entries[at : at + n * m].reshape(n, m), X[first : first + m])
+            for i in range(n):
+                for c in range(width):
+                    out[first + i, c] -= CX[i, c]

@@ -17,6 +17,7 @@ from samekind.kernels.laplacian import Degrees, OverBlocks, Part, Samples, Sums,
 from samekind.kernels.spectral import Matrix, symmetrised
 from samekind.kernels.types import Array, IntArray
 
+BIG_CLASS, PANEL_ROWS = 32, 96  # samples from which on a class is worth matrix products, and rows of each
 LANES = 8  # numbers that the processor handles at once
 PROBES = 8  # random directions beside Q: they tell how much it misses, and are a start for what it has not seen yet
 
@@ -130,9 +131,9 @@ class SketchedLaplacian:
         """`Z^T (this) Z` of one group, Z being the first columns of X (N, w), contiguous, less their mean (d,)."""
         from samekind.kernels.blocks import weighted  # loads a compiler
 
-        d, width, layout = len(mean), X.shape[1], self.layout
+        d, width = len(mean), X.shape[1]
         V = self._buffer(width + self._sides.shape[1])
-        weighted(X, self.degrees, self._sides, layout.starts, layout.sizes, layout.offsets, self.same, V)
+        weighted(X, self.degrees, self._sides, *self._upper, V)
         products = (X.T @ V).astype(np.float64)
         P, u = products[:d, width : width + self.rank], products[:d, width + self.rank]
         # Z = X - 1 mean^T, and `u` is X^T (this) 1: the mean is taken out of the small matrix instead of all samples.
@@ -147,6 +148,31 @@ class SketchedLaplacian:
             self._local.width, self._local.buffer = width, np.empty((len(self.Q), width), np.float32)
         buffer: Array = self._local.buffer
         return buffer
+
+    @cached_property
+    def _upper(self) -> tuple[IntArray, Array]:
+        """C's upper triangle, twice its entries but for the diagonal, as panels: all that a symmetric product needs.
+
+        Small classes row by row; big ones in blocks of rows, worth a matrix product each.
+        """
+        layout = self.layout
+        panels: list[tuple[int, int, int, int]] = []
+        pieces: list[Array] = []
+        filled = 0
+        for start, size, at in zip(
+            *(a.tolist() for a in (layout.starts, layout.sizes, layout.offsets[:-1])), strict=True
+        ):
+            C = self.same[at : at + size**2].reshape(size, size)
+            upper = 2 * np.triu(C)
+            np.fill_diagonal(upper, np.diag(C))
+            step = 1 if size < BIG_CLASS else PANEL_ROWS
+            for row in range(0, size, step):
+                piece = upper[row : row + step, row:]
+                panels.append((start + row, *piece.shape, filled))
+                pieces.append(piece.ravel())
+                filled += piece.size
+        entries = np.concatenate(pieces) if pieces else np.zeros(0, np.float32)
+        return np.array(panels, dtype=np.intp).reshape(-1, 4), entries
 
     @cached_property
     def _local(self) -> threading.local:
