@@ -65,8 +65,8 @@ class GroupsOf:
     def panel(self, groups: Any, rows: Rows) -> NDArray[Any]:
         return self.store.panel(self.groups[list(groups)], rows)
 
-    def stacked(self, groups: Any, rows: Rows, out: NDArray[Any]) -> NDArray[Any]:
-        return self.store.stacked(self.groups[list(groups)], rows, out)
+    def stacked(self, groups: Any, rows: Rows, means: NDArray[Any], out: NDArray[Any]) -> None:
+        self.store.stacked(self.groups[list(groups)], rows, means, out)
 
 
 def fitted(found: Faces, rows: Rows, size: Size, checkpoint: Path | None) -> tuple[SparseBlockMetric, float, float]:

@@ -84,12 +84,12 @@ def gather(source: Any, groups: Any, rows: Any, places: Any, starts: Any, out: A
 
 
 @compiled_exactly
-def gather_stacked(source: Any, groups: Any, rows: Any, places: Any, at: Any, out: Any) -> None:
-    """`out[at[j], places[i]] = source[groups[j], rows[i]]`, source (K, n, d) float16 as uint16."""
+def gather_stacked(source: Any, groups: Any, rows: Any, places: Any, at: Any, means: Any, out: Any) -> None:
+    """`out[at[j], places[i]] = source[groups[j], rows[i]] - means[at[j]]`, source (K, n, d) float16 as uint16."""
     _, n, d = source.shape
     flat = source.reshape(-1)
     for j in range(len(groups)):
-        k = groups[j]
+        k, mean = groups[j], means[at[j]]
         for i in range(len(rows)):
             place = (k * n + rows[min(i + _AHEAD, len(rows) - 1)]) * d
             _prefetch(flat, place)
@@ -97,4 +97,4 @@ def gather_stacked(source: Any, groups: Any, rows: Any, places: Any, at: Any, ou
             halves = source[k, rows[i]]
             floats = out[at[j], places[i]]
             for t in range(d):
-                floats[t] = _converted(halves[t])
+                floats[t] = _converted(halves[t]) - mean[t]

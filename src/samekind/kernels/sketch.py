@@ -127,19 +127,16 @@ class SketchedLaplacian:
     def rank(self) -> int:
         return len(self.B)
 
-    def block(self, X: Array, mean: Array) -> Matrix:
-        """`Z^T (this) Z` of one group, Z being the first columns of X (N, w), contiguous, less their mean (d,)."""
+    def block(self, Z: Array, size: int) -> Matrix:
+        """`Z^T (this) Z` of the first `size` columns of Z (N, w), contiguous and centred."""
         from samekind.kernels.blocks import weighted  # loads a compiler
 
-        d, width = len(mean), X.shape[1]
+        width = Z.shape[1]
         V = self._buffer(width + self._sides.shape[1])
-        weighted(X, self.degrees, self._sides, *self._upper, V)
-        products = (X.T @ V).astype(np.float64)
-        P, u = products[:d, width : width + self.rank], products[:d, width + self.rank]
-        # Z = X - 1 mean^T, and `u` is X^T (this) 1: the mean is taken out of the small matrix instead of all samples.
-        crossed = np.outer(u, mean)
-        G: Matrix = symmetrised(products[:d, :d]) - P @ self.B @ P.T - crossed - crossed.T
-        G += self._ones[1] * np.outer(mean, mean)
+        weighted(Z, self.degrees, self._sides, *self._upper, V)
+        products = (Z.T @ V).astype(np.float64)
+        P = products[:size, width : width + self.rank]
+        G: Matrix = symmetrised(products[:size, :size]) - P @ self.B @ P.T
         return G
 
     def _buffer(self, width: int) -> Array:
@@ -179,18 +176,10 @@ class SketchedLaplacian:
         return threading.local()
 
     @cached_property
-    def _ones(self) -> tuple[Matrix, float]:
-        """This times the vector of ones, and its sum."""
-        ones = np.ones((len(self.degrees), 1), np.float32)
-        smooth = self.Q @ (self.B @ self.Q.T.sum(axis=1, dtype=np.float64))
-        product = self.degrees - self.layout.times(self.same, ones)[:, 0] - smooth
-        return product, float(product.sum(dtype=np.float64))
-
-    @cached_property
     def _sides(self) -> Array:
-        """Q, this times the vector of ones, and zeros up to full lanes: products of other widths are much slower."""
-        sides = np.zeros((len(self.Q), -(-(self.rank + 1) // LANES) * LANES), np.float32)
-        sides[:, : self.rank], sides[:, self.rank] = self.Q, self._ones[0]
+        """Q, and zeros up to full lanes: products of other widths are much slower."""
+        sides = np.zeros((len(self.Q), -(-self.rank // LANES) * LANES), np.float32)
+        sides[:, : self.rank] = self.Q
         return sides
 
 

@@ -19,7 +19,7 @@ from samekind.solvers.projected import Point
 from samekind.store.base import FeatureStore, panels_of
 from samekind.store.scan import Source, Sources
 
-FIRST_RANK, LARGEST_RANK = 15, 127  # of the sketch: one less than full lanes
+FIRST_RANK, LARGEST_RANK = 16, 128  # of the sketch
 AGREEING = 0.015  # spread of exact over sketched scores, in logarithms, above which the rank of the sketch grows
 LEADERS, LEADING_SHARE = 48, 0.01  # groups looked at together: at least so many, and this share of all
 CONTROLS, FALLEN_LEAST = 48, 0.98  # random groups looked at to see how scores fell, and the quantile taken for a bound
@@ -77,7 +77,7 @@ class Scoring:
 
     def sketched(self, laplacian: SketchedLaplacian, groups: Sequence[int], metric: BlockMetric) -> Point:
         def score(source: Source) -> float:
-            G = laplacian.block(source.X, source.mean)
+            G = laplacian.block(source.Z, source.size)
             if source.map is not None:
                 G = source.map.T @ G @ source.map
             return self.score(G, source.group, metric)
@@ -114,9 +114,10 @@ class ExactSearch:
 class FastSearch:
     """Scores by a sketch of the weights; those of the leaders in every round, the first of them then exactly.
 
-    Scores fall from round to round. So the score of a group that is not looked at bounds what it has now, lowered by as
-    much as the scores of some random groups fell at the least; and groups are looked at from the top of this list down,
-    until the rest is behind the best one seen (as in Minoux' lazy greedy algorithm).
+    Scores fall from round to round. So the score that a group had when it was last looked at bounds what it has now,
+    lowered by as much as the scores of some random groups fell, at the least, since they were last looked at; and
+    groups are looked at from the top of this list down, until the rest is behind the best one seen (as in Minoux' lazy
+    greedy algorithm).
     """
 
     def __init__(self, scoring: Scoring, groups: Sequence[int], seed: int):
@@ -126,7 +127,7 @@ class FastSearch:
         self.at_once = max(LEADERS, round(LEADING_SHARE * len(groups)))
         self.rank = FIRST_RANK
         self.range: Range | None = None
-        self.scores = np.full(len(groups), np.inf)  # when last looked at, lowered since
+        self.scores = np.full(len(groups), np.inf)  # when last looked at
         self.ratios: list[float] = []  # logarithms of exact over sketched scores, of late
         objective = scoring.objective
         self.layout = ClassLayout.of(objective.relation.class_sizes, int(objective.memory_budget * CLASS_SHARE / 8))
@@ -145,7 +146,7 @@ class FastSearch:
             "score_spread": spread,
         }
         if spread > AGREEING:
-            self.rank = min(2 * self.rank + 1, LARGEST_RANK)
+            self.rank = min(2 * self.rank, LARGEST_RANK)
         return Choice(int(self.groups[best]), exact[best], details)
 
     def memory(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
@@ -174,20 +175,19 @@ class FastSearch:
 
     def _look(self, laplacian: SketchedLaplacian, metric: BlockMetric, n_rounds: int) -> IntArray:
         """Sketched scores from the top down; who was looked at, the best first."""
-        waiting = np.argsort(-self.scores, kind="stable")
-        looked = np.zeros(0, np.intp)
-        if len(waiting) > self.at_once and np.isfinite(self.scores).all():
-            rng = np.random.RandomState([self.seed, n_rounds, 1])
-            others = waiting[self.at_once :]
-            controls = np.sort(rng.permutation(others)[:CONTROLS])
-            before = self.scores[controls]
-            looked = np.concatenate([waiting[: self.at_once], controls])
+        leaders, others = np.split(np.argsort(-self.scores, kind="stable"), [self.at_once])
+        if not np.isfinite(self.scores).all() or len(others) <= CONTROLS:
+            looked = np.arange(len(self.scores))
             self._sketch_scores(laplacian, looked, metric)
-            waiting = np.setdiff1d(others, controls)
-            self.scores[waiting] *= _least_fall(before, self.scores[controls])
-            waiting = waiting[np.argsort(-self.scores[waiting], kind="stable")]
-        while True:
-            ahead = int(np.count_nonzero(self.scores[waiting] >= self.scores[looked].max(initial=-np.inf)))
+            return looked[np.argsort(-self.scores, kind="stable")]
+        controls = np.random.RandomState([self.seed, n_rounds, 1]).permutation(others)[:CONTROLS]
+        before = self.scores[controls]
+        looked = np.concatenate([leaders, controls])
+        self._sketch_scores(laplacian, looked, metric)
+        fall = _least_fall(before, self.scores[controls])
+        waiting = others[~np.isin(others, controls)]
+        while len(waiting):
+            ahead = int(np.count_nonzero(self.scores[waiting] * fall >= self.scores[looked].max()))
             if not ahead:
                 break
             batch, waiting = np.split(waiting, [min(ahead, self.at_once)])

@@ -174,8 +174,10 @@ class DiskStore:
         in_threads(lambda at: self._gather(pieces[at::n_threads], parts, panel), range(n_threads), n_threads)
         return panel
 
-    def stacked(self, groups: Sequence[int], rows: ArrayLike, out: NDArray[np.float32]) -> None:
-        """Into out[j, i] the features of group j of row i, for some groups and some rows in this order.
+    def stacked(
+        self, groups: Sequence[int], rows: ArrayLike, means: NDArray[np.float32], out: NDArray[np.float32]
+    ) -> None:
+        """Into out[j, i] the features of group j of row i less means[j], for some groups and rows in this order.
 
         `out` (len(groups), len(rows), w) may be wider than a group. One thread does it: others may do other groups.
         """
@@ -189,7 +191,7 @@ class DiskStore:
             n_rows = len(self.records[piece.number].rows)
             for part, at in parts:
                 source = self._mapped(part.family.file(piece.number), part.family.shape(n_rows))
-                gather_stacked(source, part.groups, piece.rows, piece.places, at, out)
+                gather_stacked(source, part.groups, piece.rows, piece.places, at, means, out)
 
     def verify(self) -> None:
         """Compare every array with its checksum; `StoreError` names the first that differs."""

@@ -39,6 +39,6 @@ class RowsOf:
     def panel(self, groups: Sequence[int], rows: IntArray) -> Array:
         return self.store.panel(groups, self.rows[rows])
 
-    def stacked(self, groups: Sequence[int], rows: IntArray, out: Array) -> None:
+    def stacked(self, groups: Sequence[int], rows: IntArray, means: Array, out: Array) -> None:
         """As the store's own, where it has one (`can_stack`)."""
-        self.store.stacked(groups, self.rows[rows], out)  # type: ignore[attr-defined]
+        self.store.stacked(groups, self.rows[rows], means, out)  # type: ignore[attr-defined]

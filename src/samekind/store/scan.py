@@ -10,18 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from samekind.kernels.types import IntArray
-from samekind.store.base import FeatureStore
+from samekind.store.base import FeatureStore, centred
 from samekind.store.whiten import WhitenedStore
 
 LANES = 8  # numbers that the processor handles at once
 
 
 class Source(NamedTuple):
-    """A group is `(X - mean) @ map`; without a map, X less its mean."""
+    """A group is `Z @ map`; without a map it is Z."""
 
     group: int
-    X: NDArray[np.float32]  # (len(rows), size, and zeros up to full lanes), valid until the same buffer is used again
-    mean: NDArray[np.float32]
+    Z: NDArray[np.float32]  # (len(rows), w): centred, zeros up to full lanes; valid until its buffer is used again
+    size: int  # columns that are not just zeros
     map: NDArray[np.float32] | None
 
 
@@ -38,31 +38,28 @@ class Sources:
         self._local = threading.local()
 
     def of(self, groups: Sequence[int]) -> list[Source]:
-        """Some groups, in a buffer of this thread where the store can fill one."""
+        """Some groups, in a buffer of this thread."""
         named = np.asarray(groups, dtype=np.intp)
-        if self.whitening is None:
-            features = self._features(named)
-            sizes = self.raw.group_sizes[named].tolist()
-            return [
-                Source(int(k), X, X[:, :size].mean(axis=0), None)
-                for k, X, size in zip(named, features, sizes, strict=True)
-            ]
-        means, maps = self.whitening.means, self.whitening.maps
-        features = self._features(self.whitening.groups[named])
-        return [Source(int(k), X, means[k], maps[k]) for k, X in zip(named, features, strict=True)]
+        numbers = named if self.whitening is None else self.whitening.groups[named]
+        sizes = self.raw.group_sizes[numbers].tolist()
+        n, width = len(self.rows), -(-max(sizes) // LANES) * LANES
+        stack = self._buffer(len(numbers) * n * width).reshape(len(numbers), n, width)
+        self._fill(stack, named, numbers, sizes)
+        maps = [None if self.whitening is None else self.whitening.maps[k] for k in named]
+        return [Source(int(k), *source) for k, *source in zip(named, stack, sizes, maps, strict=True)]
 
-    def _features(self, groups: IntArray) -> list[NDArray[np.float32]]:
-        n, sizes = len(self.rows), self.raw.group_sizes[groups].tolist()
-        width = -(-max(sizes) // LANES) * LANES
-        stack = self._buffer(len(groups) * n * width).reshape(len(groups), n, width)
-        if getattr(self.raw, "can_stack", False):
-            self.raw.stacked(groups.tolist(), self.rows, stack)  # type: ignore[attr-defined]
+    def _fill(self, stack: NDArray[np.float32], named: IntArray, numbers: IntArray, sizes: list[int]) -> None:
+        """The features of each group, centred."""
+        if self.whitening is not None and getattr(self.raw, "can_stack", False):
+            means = np.zeros((len(stack), stack.shape[2]), np.float32)
+            for mean, k in zip(means, named, strict=True):
+                mean[: len(self.whitening.means[k])] = self.whitening.means[k]
+            self.raw.stacked(numbers.tolist(), self.rows, means, stack)  # type: ignore[attr-defined]
         else:
-            for k, size, X in zip(groups.tolist(), sizes, stack, strict=True):
-                X[:, :size] = self.raw.panel([k], self.rows)
-        for size, X in zip(sizes, stack, strict=True):
-            X[:, size:] = 0
-        return list(stack)
+            for Z, k, size in zip(stack, numbers.tolist(), sizes, strict=True):
+                Z[:, :size] = centred(self.raw.panel([k], self.rows))
+        for Z, size in zip(stack, sizes, strict=True):
+            Z[:, size:] = 0
 
     def _buffer(self, length: int) -> NDArray[np.float32]:
         kept: NDArray[np.float32] | None = getattr(self._local, "buffer", None)
