@@ -22,7 +22,7 @@ from samekind.store.scan import Source, Sources
 FIRST_RANK, LARGEST_RANK = 16, 128  # of the sketch
 AGREEING = 0.015  # spread of exact over sketched scores, in logarithms, above which the rank of the sketch grows
 LEADERS, LEADING_SHARE = 48, 0.01  # groups looked at together: at least so many, and this share of all
-CONTROLS, FALLEN_LEAST = 48, 0.98  # random groups looked at to see how scores fell, and the quantile taken for a bound
+CONTROLS, FALLEN_LEAST = 48, 0.9  # random groups looked at to see how scores fell, and the quantile taken for a bound
 TOLERATED = 0.99  # share of the best score that will do
 GROUPS_AT_ONCE = 8  # sketched by one thread
 AT_ONCE, AT_MOST = 2, 32  # leaders scored exactly, at once and in a round
