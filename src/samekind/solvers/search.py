@@ -19,16 +19,17 @@ from samekind.solvers.projected import Point
 from samekind.store.base import FeatureStore, panels_of
 from samekind.store.scan import Source, Sources
 
-FIRST_RANK, LARGEST_RANK = 16, 128  # of the sketch
-AGREEING = 0.015  # spread of exact over sketched scores, in logarithms, above which the rank of the sketch grows
+FIRST_RANK, LARGEST_RANK = 16, 64  # of the sketch
+AGREEING = 0.03  # spread of exact over sketched scores, in logarithms, above which the rank of the sketch grows
 LEADERS, LEADING_SHARE = 48, 0.01  # groups looked at together: at least so many, and this share of all
-CONTROLS, FALLEN_LEAST = 48, 0.9  # random groups looked at to see how scores fell, and the quantile taken for a bound
+CONTROLS = 48  # random groups looked at in every round, to see how scores fell
+SHARED_FALL = 0.5  # of that fall, in logarithms, any other group is taken to have its share of
 TOLERATED = 0.99  # share of the best score that will do
 GROUPS_AT_ONCE = 8  # sketched by one thread
 AT_ONCE, AT_MOST = 2, 32  # leaders scored exactly, at once and in a round
 CAUTION = 2.0  # standard deviations by which a sketched score may be too low
 FIRST_SPREAD = 0.1  # assumed before anything was compared
-REMEMBERED = 64  # comparisons of exact and sketched scores
+REMEMBERED = 24  # comparisons of exact and sketched scores
 CLASS_SHARE = 1 / 16  # of the memory budget, for same-class pairs
 
 
@@ -114,10 +115,9 @@ class ExactSearch:
 class FastSearch:
     """Scores by a sketch of the weights; those of the leaders in every round, the first of them then exactly.
 
-    Scores fall from round to round. So the score that a group had when it was last looked at bounds what it has now,
-    lowered by as much as the scores of some random groups fell, at the least, since they were last looked at; and
-    groups are looked at from the top of this list down, until the rest is behind the best one seen (as in Minoux' lazy
-    greedy algorithm).
+    Scores fall from round to round, and some random groups tell by how much. A group that was not looked at is taken to
+    have fallen by half as much since it was. That is a bound for nearly all, and groups are looked at from the highest
+    bound down, until the rest is behind the best one seen (as in Minoux' lazy greedy algorithm).
     """
 
     def __init__(self, scoring: Scoring, groups: Sequence[int], seed: int):
@@ -128,6 +128,7 @@ class FastSearch:
         self.rank = FIRST_RANK
         self.range: Range | None = None
         self.scores = np.full(len(groups), np.inf)  # when last looked at
+        self.levels = np.ones(len(groups))  # of all scores, then
         self.ratios: list[float] = []  # logarithms of exact over sketched scores, of late
         objective = scoring.objective
         self.layout = ClassLayout.of(objective.relation.class_sizes, int(objective.memory_budget * CLASS_SHARE / 8))
@@ -145,17 +146,19 @@ class FastSearch:
             "sketch_missed": laplacian.missed,
             "score_spread": spread,
         }
-        if spread > AGREEING:
-            self.rank = min(2 * self.rank, LARGEST_RANK)
+        if spread > AGREEING and len(self.ratios) == REMEMBERED and self.rank < LARGEST_RANK:
+            self.rank, self.ratios = 2 * self.rank, []
         return Choice(int(self.groups[best]), exact[best], details)
 
     def memory(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         assert self.range is not None
-        arrays = {"scores": self.scores.copy(), "ratios": np.array(self.ratios), "range": self.range.Q}
+        arrays = {"scores": self.scores.copy(), "levels": self.levels.copy(), "range": self.range.Q}
+        arrays["ratios"] = np.array(self.ratios)
         return arrays, {"sketch_rank": self.rank}
 
     def recall(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
-        self.scores, self.ratios = arrays["scores"].copy(), arrays["ratios"].tolist()
+        self.scores, self.levels = arrays["scores"].copy(), arrays["levels"].copy()
+        self.ratios = arrays["ratios"].tolist()
         self.range, self.rank = Range(arrays["range"]), int(facts["sketch_rank"])
 
     def _sketch(self, weights: Weights, n_rounds: int) -> SketchedLaplacian:
@@ -181,17 +184,24 @@ class FastSearch:
             self._sketch_scores(laplacian, looked, metric)
             return looked[np.argsort(-self.scores, kind="stable")]
         controls = np.random.RandomState([self.seed, n_rounds, 1]).permutation(others)[:CONTROLS]
-        before = self.scores[controls]
+        before = self.scores[controls] / self.levels[controls]
         looked = np.concatenate([leaders, controls])
         self._sketch_scores(laplacian, looked, metric)
-        fall = _least_fall(before, self.scores[controls])
+        changes = self.scores[controls][before > 0] / before[before > 0]
+        level = float(np.median(changes)) if len(changes) else 1.0
+        self.levels[looked] = level
         waiting = others[~np.isin(others, controls)]
+        bounds = self.scores[waiting] * (level / self.levels[waiting]) ** SHARED_FALL
+        falling = np.argsort(-bounds, kind="stable")
+        waiting, bounds = waiting[falling], bounds[falling]
         while len(waiting):
-            ahead = int(np.count_nonzero(self.scores[waiting] * fall >= self.scores[looked].max()))
+            ahead = int(np.count_nonzero(bounds * TOLERATED >= self.scores[looked].max()))
             if not ahead:
                 break
-            batch, waiting = np.split(waiting, [min(ahead, self.at_once)])
+            n = min(ahead, self.at_once)
+            batch, waiting, bounds = waiting[:n], waiting[n:], bounds[n:]
             self._sketch_scores(laplacian, batch, metric)
+            self.levels[batch] = level
             looked = np.concatenate([looked, batch])
         return looked[np.argsort(-self.scores[looked], kind="stable")]
 
@@ -223,9 +233,3 @@ class FastSearch:
         """What an exact score is unlikely to exceed."""
         centre = float(np.mean(self.ratios)) if self.ratios else 0.0
         return float(sketched * np.exp(centre + CAUTION * self._spread()))
-
-
-def _least_fall(before: Point, now: Point) -> float:
-    """The factor by which the scores of some random groups fell, where they fell least; at most 1."""
-    usable = before > 0
-    return min(1.0, float(np.quantile(now[usable] / before[usable], FALLEN_LEAST))) if usable.any() else 1.0
