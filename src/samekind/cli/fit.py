@@ -91,7 +91,7 @@ def fit(
             help="Folder to keep each finished round in: the same command, run again, goes on from the last one.",
         ),
     ] = None,
-    memory: Annotated[str, typer.Option("--memory", help="Memory for pairs of pictures, such as 2GB.")] = "512MB",
+    memory: Annotated[str, typer.Option("--memory", help="Memory for pairs of pictures, such as 2GB.")] = "1GB",
     jobs: JobsOption = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of all that is drawn at random.")] = 0,
     quiet: QuietOption = False,

@@ -106,7 +106,7 @@ class SparseBlockMetric(MetricLearner):
         search: Literal["auto", "fast", "exact"] = "auto",
         max_iter: int = 500,
         tol: float = 1e-3,
-        memory_budget: int | str = "512MB",
+        memory_budget: int | str = "1GB",
         random_state: int | np.random.RandomState | None = None,
         checkpoint: str | PathLike[str] | None = None,
         n_jobs: int | None = None,

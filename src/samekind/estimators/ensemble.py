@@ -123,7 +123,7 @@ class EnsembleMetric(MetricLearner):
         anchors: int | Literal["auto", "all", "grow"] = "auto",
         max_iter: int = 500,
         tol: float = 1e-3,
-        memory_budget: int | str = "512MB",
+        memory_budget: int | str = "1GB",
         random_state: int | np.random.RandomState | None = None,
         checkpoint: str | PathLike[str] | None = None,
         n_jobs: int | None = None,

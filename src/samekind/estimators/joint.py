@@ -85,7 +85,7 @@ class JointMetric(MetricLearner):
         whiten: int | Literal["auto"] | None = "auto",
         max_iter: int = 500,
         tol: float = 1e-3,
-        memory_budget: int | str = "512MB",
+        memory_budget: int | str = "1GB",
         anchors: int | Literal["auto", "all", "grow"] = "auto",
         random_state: int | np.random.RandomState | None = None,
         checkpoint: str | PathLike[str] | None = None,

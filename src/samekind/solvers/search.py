@@ -188,7 +188,7 @@ class FastSearch:
         looked = np.concatenate([leaders, controls])
         self._sketch_scores(laplacian, looked, metric)
         changes = self.scores[controls][before > 0] / before[before > 0]
-        level = float(np.median(changes)) if len(changes) else 1.0
+        level = (float(np.median(changes)) if len(changes) else 0.0) or float(self.levels.min())
         self.levels[looked] = level
         waiting = others[~np.isin(others, controls)]
         bounds = self.scores[waiting] * (level / self.levels[waiting]) ** SHARED_FALL
