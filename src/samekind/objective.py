@@ -5,7 +5,7 @@ a block on top of present distances (Algorithm 1, line 5), the scores of all gro
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TypeVar
 
@@ -26,6 +26,7 @@ Made = TypeVar("Made")
 Result = TypeVar("Result")
 
 ANCHORS_PER_MEMBER = 4  # so many members of a subset stand for an anchor with all columns
+PAIRS_SHARE = 1 / 32  # of the memory budget for what is known of the pairs of a sample
 KEPT_SHARE = 3 / 8  # of the memory budget for tiles kept within one evaluation, and as much for present distances
 
 
@@ -39,7 +40,7 @@ class Objective:
     executor: Executor
     memory_budget: int
     dtype: DTypeLike
-    known_pairs: dict[TileKey, PairTile] | None = None  # of a sample: its tiles are visited again and again
+    known_pairs: "KnownPairs | None" = None  # of a sample: its tiles are visited again and again
 
     @classmethod
     def over(
@@ -73,7 +74,7 @@ class Objective:
             cells=largest_block(self.memory_budget, self.dtype) ** 2,
             all_same=self.loss.has_all_same,
         )
-        return replace(self, plan=plan, loss=self.loss.on_anchors(plan.anchors), known_pairs={})
+        return replace(self, plan=plan, loss=self.loss.on_anchors(plan.anchors), known_pairs=self._no_pairs())
 
     def sampled_pairs(self, n_members: int, rng: np.random.RandomState) -> "Objective":
         """The same loss, estimated at the least cost for its noise: from the pairs among some samples, where it counts
@@ -82,7 +83,10 @@ class Objective:
             return self.sampled(n_members // ANCHORS_PER_MEMBER, rng)
         cells = largest_block(self.memory_budget, self.dtype) ** 2
         plan = subset_plan(self.relation.class_sizes, self.relation.codes, n_members, rng, cells=cells)
-        return replace(self, plan=plan, known_pairs={})
+        return replace(self, plan=plan, known_pairs=self._no_pairs())
+
+    def _no_pairs(self) -> "KnownPairs":
+        return KnownPairs(int(self.memory_budget * PAIRS_SHARE))
 
     def value(self, distances: TileSource[Array]) -> float:
         """loss(D)"""
@@ -116,11 +120,13 @@ class Objective:
 
     def pairs(self, tile: Tile) -> PairTile:
         """The relation on a tile."""
-        if self.known_pairs is None:
-            return self.relation.tile(tile.rows, tile.cols, tile.others, tile.same)
-        if tile.key not in self.known_pairs:
-            self.known_pairs[tile.key] = self.relation.tile(tile.rows, tile.cols, tile.others, tile.same)
-        return self.known_pairs[tile.key]
+        known = None if self.known_pairs is None else self.known_pairs.tiles.get(tile.key)
+        if known is not None:
+            return known
+        pairs = self.relation.tile(tile.rows, tile.cols, tile.others, tile.same)
+        if self.known_pairs is not None:
+            self.known_pairs.keep(tile.key, pairs)
+        return pairs
 
     def value_and_form(self, distances: TileSource[Array], form: Form[Result]) -> tuple[float, Result]:
         """loss(D) and a form of its weights (see kernels.laplacian)."""
@@ -156,6 +162,20 @@ class Objective:
         self, distances: TileSource[Array], strip: list[Tile]
     ) -> list[tuple[LogSums, LogSums | None]]:
         return [self.loss.statistics(distances.tile(t), self.pairs(t), t.mirrored) for t in strip]
+
+
+@dataclass
+class KnownPairs:
+    """Relations on tiles, as many as fit."""
+
+    room: int  # bytes
+    tiles: dict[TileKey, PairTile] = field(default_factory=dict)
+
+    def keep(self, key: TileKey, pairs: PairTile) -> None:
+        needed = pairs.nbytes
+        if needed <= self.room:
+            self.room -= needed
+            self.tiles[key] = pairs
 
 
 @dataclass(frozen=True)

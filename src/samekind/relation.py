@@ -40,6 +40,13 @@ class PairTile:
         D[self.alike] = ABSENT
         return D
 
+    @property
+    def nbytes(self) -> int:
+        """What it takes with its places, of which there are two kinds, of two indices each."""
+        if self.first is None or self.last is None:
+            return 0
+        return 8 * (3 * len(self.first) + 4 * int(np.maximum(self.last - self.first, 0).sum()))
+
     @cached_property
     def alike(self) -> Places:
         """The pairs of the same class, and those of a sample with itself."""

@@ -103,7 +103,8 @@ def subset_plan(
     n_samples = int(class_sizes.sum())
     members = np.sort(rng.permutation(n_samples)[:n_members])
     here = np.bincount(codes[members], minlength=len(class_sizes))
-    others = _n_other_pairs(class_sizes) / _n_other_pairs(here)
+    seen = _n_other_pairs(here)
+    others = _n_other_pairs(class_sizes) / seen if seen else 0.0
     block = int(min(cells**0.5, max(1, -(-n_members // SUBSET_BLOCKS))))
     n_tiles = SubsetPlan(n_samples, members, block, (), others).n_tiles
     return SubsetPlan(n_samples, members, block, tuple(_class_tiles(class_sizes, n_tiles, rng, cells)), others)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Hashable
 from dataclasses import replace
+from numbers import Integral
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -60,13 +61,13 @@ def snapshots_for(estimator: Any, data: TrainingData, families: dict[Hashable, l
     folder = estimator.checkpoint
     if folder is None:
         return NoCheckpoint()
-    if not isinstance(folder, str | os.PathLike):
+    if not isinstance(folder, str | os.PathLike) or not os.fspath(folder):
         raise ValueError(f"checkpoint={folder!r} must be None or the path of a folder.")
     settings = {name: value for name, value in estimator.get_params(deep=False).items() if name not in FREE}
     identity = {
         "estimator": type(estimator).__name__,
         "settings": {name: _plain(value) for name, value in settings.items()},
-        "random_state": estimator.random_state if isinstance(estimator.random_state, int) else None,
+        "random_state": int(estimator.random_state) if isinstance(estimator.random_state, Integral) else None,
         "samples": len(data.rows),
         "features": data.n_features,
         "labels": fingerprint(np.unique(data.y, return_inverse=True)[1]),

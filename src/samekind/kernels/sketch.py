@@ -218,7 +218,9 @@ class Range:
         missed = float(np.linalg.norm(rest) / max(float(np.linalg.norm(of_probes)), np.finfo(float).tiny))
         degrees, entries = split.degrees.astype(np.float32), split.same.astype(np.float32)
         laplacian = SketchedLaplacian(layout, degrees, entries, self.Q, B, missed)
-        return laplacian, Range(_orthonormal(split.others, min(rank, layout.n_samples)))
+        # Probes count as much as Q's columns, which are of unit length.
+        seen = np.hstack([split.others[:, :r], of_probes / layout.n_samples**0.5])
+        return laplacian, Range(_orthonormal(seen, min(rank, layout.n_samples)))
 
 
 def _orthonormal(Y: Matrix, rank: int) -> Array:

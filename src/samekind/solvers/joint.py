@@ -339,6 +339,7 @@ class _Watch:
         self.tol = tol
         self.noise = Noise(state.noise)
         self.settled = False
+        self._leg = state.run.leg if isinstance(state.run, factored.State) else "free"
 
     def hear_convex(self, now: projected.Progress) -> bool:
         return self._hear(now.x, now.value, now.iteration, now.state, {"gap": now.gap})
@@ -354,6 +355,9 @@ class _Watch:
         run: projected.State | factored.State,
         details: dict[str, Any],
     ) -> bool:
+        if isinstance(run, factored.State) and self._leg != run.leg:  # another leg starts elsewhere
+            self._leg = run.leg
+            self.state, self.noise = replace(self.state, values=()), Noise()
         values = (*self.state.values, value)[-8:]
         ends = self.settles and len(values) > 1 and values[-2] - value <= SETTLED * self.tol * abs(value)
         if self.stage.objective.is_sample and iteration % CHECK_EVERY == 0:
@@ -396,6 +400,6 @@ def _finished(
         way.name,
         state.earlier_iterations,
         state.earlier_evaluations,
-        converged=complete and (found.converged or watch.settled),
+        converged=bool(complete and (found.converged or watch.settled)),
         stopped=watch.listener.stopped,
     )

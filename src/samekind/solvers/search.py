@@ -157,6 +157,8 @@ class FastSearch:
         return arrays, {"sketch_rank": self.rank}
 
     def recall(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
+        if "scores" not in arrays:  # nothing was looked at yet
+            return
         self.scores, self.levels = arrays["scores"].copy(), arrays["levels"].copy()
         self.ratios = arrays["ratios"].tolist()
         self.range, self.rank = Range(arrays["range"]), int(facts["sketch_rank"])

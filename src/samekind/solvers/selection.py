@@ -147,7 +147,7 @@ class SampledBlocks:
         return {"block_sample": self.n_samples, "curvature": self.curvature}
 
     def recall(self, memory: Mapping[str, Any]) -> None:
-        self.n_samples, self.curvature = int(memory["block_sample"]), memory["curvature"]
+        self.n_samples, self.curvature = int(memory.get("block_sample", self.n_samples)), memory.get("curvature")
 
     def _on_sample(self, problem: BlockProblem, value: float, gradient: Point, n_rounds: int) -> tuple[Solved, float]:
         """The solution on fresh anchors, and the decrease of f that it promised."""
@@ -207,6 +207,8 @@ def select_groups(
         selection.replay(resume.steps)
         finder.recall(resume.memory, resume.facts_of_memory)
         solver.recall(resume.facts_of_memory)
+        if resume.steps and resume.facts_of_memory.get("rows") != objective.n_anchors:  # another memory budget
+            state = replace(state, value=selection.value())
     while not state.stopped_because:
         n_rounds = len(state.steps)
         if n_rounds >= max_groups:
@@ -225,7 +227,8 @@ def select_groups(
         step = Step(choice.group, *problem.unpack(solved.x))
         selection.take(step, problem.Z)
         arrays, facts = finder.memory()
-        state = SelectionState((*state.steps, step), solved.value, "", arrays, facts | solver.memory())
+        facts |= solver.memory() | {"rows": objective.n_anchors}
+        state = SelectionState((*state.steps, step), solved.value, "", arrays, facts)
         details = {"group": step.group, "score": choice.score, "alpha": step.alpha}
         details["n_groups"] = len(selection.metric.blocks)
         details |= choice.details | solved.details | selection.noise()
@@ -250,6 +253,10 @@ class _Selection:
 
     def started(self) -> SelectionState:
         return SelectionState(value=self.objective.value(self.present))
+
+    def value(self) -> float:
+        """f of the metric as it is."""
+        return self.objective.value(self.present) + self.ridge / 2 * self.metric.norm() ** 2
 
     def problem(self, k: int) -> BlockProblem:
         """Line 5 for group k."""

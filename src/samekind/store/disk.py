@@ -56,6 +56,7 @@ class DiskStore:
 
     dtype = _PANEL
     stored_dtype = STORED
+    can_stack = True
 
     def __init__(
         self, path: Path, manifest: Manifest, records: Mapping[int, ShardRecord], n_jobs: int | None = None

@@ -34,7 +34,7 @@ class RowsOf:
 
     @property
     def can_stack(self) -> bool:
-        return hasattr(self.store, "stacked")
+        return bool(getattr(self.store, "can_stack", False))
 
     def panel(self, groups: Sequence[int], rows: IntArray) -> Array:
         return self.store.panel(groups, self.rows[rows])

@@ -39,6 +39,8 @@ class Sources:
 
     def of(self, groups: Sequence[int]) -> list[Source]:
         """Some groups, in a buffer of this thread."""
+        if not len(groups):
+            return []
         named = np.asarray(groups, dtype=np.intp)
         numbers = named if self.whitening is None else self.whitening.groups[named]
         sizes = self.raw.group_sizes[numbers].tolist()
