@@ -287,10 +287,7 @@ def test_max_iter_ends_either_solver(loss, solver):
 
 
 def test_the_same_random_state_gives_the_same_factor(loss):
-    first, second = (
-        solve_joint(small_problem(loss), solver="factored", tol=1e-3, seed=3)
-        for _ in range(2)
-    )
+    first, second = (solve_joint(small_problem(loss), solver="factored", tol=1e-3, seed=3) for _ in range(2))
     np.testing.assert_array_equal(first.L, second.L)
 
 
