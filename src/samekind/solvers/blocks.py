@@ -27,7 +27,7 @@ class BlockProblem:
     present: TileSource[Array]  # D0, the distances under A
     scale: float  # s
     present_block: Matrix  # A's own block of group k
-    tilt: Point | None = None  # of a sample: what its gradient at the start lacks of that over all pairs
+    tilt: Point | None = None  # of a sample: what its gradient lacks of that over all pairs, at some point
 
     @property
     def strong_convexity(self) -> float:
@@ -48,9 +48,10 @@ class BlockProblem:
         """The same problem, its loss estimated otherwise."""
         return replace(self, objective=objective, present=present)
 
-    def tilted_to(self, gradient: Point) -> "BlockProblem":
-        """With a linear term that makes its gradient at the start the one given: then only curvature is estimated."""
-        return replace(self, tilt=gradient - self.value_and_gradient(self.start)[1])
+    def tilted_to(self, gradient: Point, at: Point) -> "BlockProblem":
+        """With a linear term that makes its gradient at a point the one given: then only curvature is estimated."""
+        untilted = replace(self, tilt=None)
+        return replace(self, tilt=gradient - untilted.value_and_gradient(at)[1])
 
     def gradient_at_start(self, weights: Weights) -> Point:
         """Of f, from the weights of the present distances."""

@@ -21,6 +21,7 @@ from samekind.store.base import FeatureStore, centred
 FIRST_SAMPLE, SMALLEST_SAMPLE = 2048, 512  # rows of a sampled block solve
 FEWEST_ANCHORS = 256  # where the distances of all pairs do not fit the memory budget
 NEGLIGIBLE_GAP = 0.1  # of the decrease so far: a sample is not worth solving to more digits
+MOST_TILTS, SMALL_LOSS = 3, 0.01  # a sample is tilted again where more than this share of f is lost to its noise
 FAITHFUL, GENEROUS = 0.6, 0.9  # shares of the decrease promised by a sample: if less comes true, later samples are
 # twice as large, if more, half as large
 
@@ -118,7 +119,8 @@ class SampledBlocks:
     """On a sample of the pairs, drawn anew in each round; f is then looked at over all pairs.
 
     A sample is tilted so that its gradient where the solve starts is that over all pairs: its noise is in the curvature
-    only. Where a sample promised much more than came true it was too small, and later ones are larger.
+    only. Where much of f is lost to that, it is tilted again where the solve ended, and goes on. Where a sample
+    promised much more than came true it was too small, and later ones are larger.
     """
 
     def __init__(self, present: PresentDistances, tol: float, max_iter: int, seed: int):
@@ -153,26 +155,39 @@ class SampledBlocks:
         """The solution on fresh anchors, and the decrease of f that it promised."""
         rng = np.random.RandomState([self.seed, n_rounds, self.n_samples])
         objective = problem.objective.sampled_pairs(self.n_samples, rng)
-        sample = problem.on(objective, self.present.on(objective.plan, objective.executor)).tilted_to(gradient)
-        start = sample.value(sample.start)
+        sample = problem.on(objective, self.present.on(objective.plan, objective.executor))
+        best, reached, n_iter = problem.start, value, 0
+        for _ in range(MOST_TILTS):
+            sample = sample.tilted_to(gradient, best)
+            start = sample.value(best)
+            solution = self._minimised(sample, best, start)
+            over_all = problem.value(solution.x)
+            n_iter += solution.n_iter
+            lost = start - solution.value - (reached - over_all)
+            if over_all < reached:
+                best, reached = solution.x, over_all
+            if lost <= SMALL_LOSS * reached or best is not solution.x:
+                break
+            _, gradient = problem.value_and_gradient(best)
+        details = {
+            "n_iter": n_iter,
+            "converged": solution.converged,
+            "n_anchors": objective.n_anchors,
+            "estimated_error": max(0.0, lost),
+        }
+        return Solved(best, reached, details), value - reached + lost
+
+    def _minimised(self, sample: BlockProblem, start: Point, value: float) -> projected.Solution:
         solution = projected.minimise(
             sample,
-            sample.start,
+            start,
             tol=self.exact.tol,
             max_iter=self.exact.max_iter,
             curvature=self.curvature,
-            observe=lambda now: now.gap <= NEGLIGIBLE_GAP * (start - now.value),
+            observe=lambda now: now.gap <= NEGLIGIBLE_GAP * (value - now.value),
         )
         self.curvature = solution.curvature
-        promised = start - solution.value
-        over_all = problem.value(solution.x)
-        details = {
-            "n_iter": solution.n_iter,
-            "converged": solution.converged,
-            "n_anchors": objective.n_anchors,
-            "estimated_error": max(0.0, promised - (value - over_all)),
-        }
-        return Solved(solution.x, over_all, details), promised
+        return solution
 
 
 def select_groups(
