@@ -122,7 +122,7 @@ def run(size: Size, cells: Sequence[Cell], keep: Path | None, report: Report) ->
     report.hold("longest", max(one["minutes"] for one in results), at_most=size.minutes)
     report.hold("private_gb", max(one["private_gb"] for one in results), at_most=size.private_gb)
     hours = [PAPER[cell][0] / (one["minutes"] / 60) for cell, one in found.items() if cell in PAPER]
-    if hours:
+    if hours and size is FULL:
         report.note("faster_than_paper", float(np.exp(np.mean(np.log(hours)))))
     report.note("cells", len(found))
     report.end()
