@@ -25,7 +25,7 @@ from samekind.relation import PairTile, Relation
 Made = TypeVar("Made")
 Result = TypeVar("Result")
 
-ANCHORS_PER_MEMBER = 4  # so many members of a subset stand for an anchor with all columns
+ANCHORS_PER_MEMBER = 4  # an anchor with all columns costs more than a member of a subset, so fewer are taken
 PAIRS_SHARE = 1 / 32  # of the memory budget for what is known of the pairs of a sample
 KEPT_SHARE = 3 / 8  # of the memory budget for tiles kept within one evaluation, and as much for present distances
 

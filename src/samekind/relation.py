@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from samekind.kernels.distances import squared_distances
 from samekind.kernels.exponentials import ABSENT
 from samekind.kernels.reductions import smallest
-from samekind.kernels.types import Array, IntArray
+from samekind.kernels.types import Array, IntArray, places
 
 Places: TypeAlias = tuple[IntArray, IntArray]  # rows and columns of chosen cells of a tile
 NOWHERE: Places = np.zeros(0, np.intp), np.zeros(0, np.intp)
@@ -118,7 +118,7 @@ class Relation:
         first, last = _places_in(cols, starts[rows]), _places_in(cols, ends[rows])
         if not (first < last).any():
             return PairTile(count_others=others, count_same=same)
-        own = _places_in(cols, np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows, outside=True)
+        own = _places_in(cols, places(rows), outside=True)
         if self.neighbors is None or not isinstance(cols, slice):
             return PairTile(first, last, own, None, others, same)
         targets = self._targets(rows, cols)

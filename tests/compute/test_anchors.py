@@ -11,8 +11,9 @@ from samekind.compute import anchors
 from samekind.compute.anchors import anchor_plan, subset_plan
 from samekind.compute.executor import Executor
 from samekind.compute.sources import PresentDistances
-from samekind.compute.tiles import Tile, TilePlan, places
+from samekind.compute.tiles import Tile, TilePlan
 from samekind.kernels.laplacian import BlockForm, GramForm, InnerForm, ProductForm
+from samekind.kernels.types import places
 from samekind.relation import Relation
 from samekind.solvers.growth import standard_error
 from tests import cases, oracle

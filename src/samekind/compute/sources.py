@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from samekind.compute.executor import Executor
-from samekind.compute.tiles import Plan, Samples, Tile, TileKey, places
+from samekind.compute.tiles import Plan, Tile, TileKey
 from samekind.kernels.distances import euclidean_factors, quadratic_factors
 from samekind.kernels.exponentials import scaled_sum
-from samekind.kernels.types import Array, IntArray
+from samekind.kernels.types import Array, IntArray, Samples, places
 
 Made_co = TypeVar("Made_co", covariant=True)
 

@@ -8,16 +8,13 @@ from typing import NamedTuple, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import DTypeLike
 
-from samekind.kernels.types import IntArray
+from samekind.kernels.types import Samples
 
 LARGEST_BLOCK = 640  # rows: wide enough for BLAS to run at full speed, small enough for a tile to stay in cache
 SMALLEST_BLOCK = 256  # below it, calls cost more than cells
 STRIPS = 8  # at least as many, when there are rows enough, so that threads have something to share
 TILES_IN_WORK = 6  # temporaries of a tile's size that one thread may hold
 THREADS = 8  # planned for, however many there are, so that their number does not change the answer
-
-Samples: TypeAlias = slice | IntArray  # a run of samples in class order, or some of them, rising
-
 
 TileKey: TypeAlias = tuple[int, int]
 
@@ -56,10 +53,6 @@ class Tile(NamedTuple):
 
 def count(samples: Samples) -> int:
     return samples.stop - samples.start if isinstance(samples, slice) else len(samples)
-
-
-def places(samples: Samples) -> IntArray:
-    return np.arange(samples.start, samples.stop) if isinstance(samples, slice) else samples
 
 
 class Plan(Protocol):

@@ -48,8 +48,8 @@ class SparseBlockMetric(MetricLearner):
         How line 4 of Algorithm 1 measures a projected gradient.
     search : "auto", "fast" or "exact"
         "exact" scores every group over all pairs in each round and solves its block on all pairs, as the paper does.
-        "fast" scores groups by a sketch of the weights, the leaders exactly, and solves blocks on sampled anchors; what
-        it did stands in `history_`. "auto": fast for more than 300 groups.
+        "fast" scores groups by a sketch of the weights, the leaders exactly, and solves blocks on samples of the pairs;
+        what it did stands in `history_`. "auto": fast for more than 300 groups.
     max_iter, tol : int, float
         Of each round's block: iterations at most, and the relative distance from its optimum at which it ends.
     memory_budget : int or str

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Hashable
-from dataclasses import replace
 from numbers import Integral
 from pathlib import Path
 from typing import Any, Protocol
@@ -85,4 +84,4 @@ def _plain(value: Any) -> Any:
 def _fingerprint_of(data: TrainingData) -> str:
     n_groups = len(data.groups)
     rows = np.unique(np.linspace(0, len(data.rows) - 1, ROWS_HASHED).astype(np.intp))
-    return fingerprint(replace(data).store.panel(sorted({0, n_groups - 1}), rows))
+    return fingerprint(data.store.panel(sorted({0, n_groups - 1}), rows))

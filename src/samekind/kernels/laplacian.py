@@ -12,9 +12,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 import numpy as np
 
 from samekind.kernels.spectral import Matrix, symmetrised
-from samekind.kernels.types import Array, IntArray
-
-Samples: TypeAlias = slice | IntArray
+from samekind.kernels.types import Array, Samples
 
 
 class WeightTile(NamedTuple):

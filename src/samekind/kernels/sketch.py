@@ -1,7 +1,7 @@
 """The Laplacian S - H - H^T in a form that scores a feature group in N d^2 instead of N^2 d.
 
 S is kept as it is, and so is the part of same-class pairs, block diagonal in class order; only the part of other-class
-pairs, off the diagonal and smooth, is sketched as Q B Q^T (Halko, Martinsson and Tropp's range finder).
+pairs, off the diagonal and smooth, is sketched as Q B Q^T, Q by subspace iteration from round to round.
 """
 
 import threading
@@ -13,13 +13,18 @@ from typing import TypeAlias
 import numpy as np
 import scipy.linalg
 
-from samekind.kernels.laplacian import Degrees, OverBlocks, Part, Samples, Sums, WeightTile, add_degrees
+from samekind.kernels.laplacian import Degrees, OverBlocks, Part, Sums, WeightTile, add_degrees
 from samekind.kernels.spectral import Matrix, symmetrised
-from samekind.kernels.types import Array, IntArray
+from samekind.kernels.types import Array, IntArray, places
 
 BIG_CLASS, PANEL_ROWS = 32, 96  # samples from which on a class is worth matrix products, and rows of each
 LANES = 8  # numbers that the processor handles at once
 PROBES = 8  # random directions beside Q: they tell how much it misses, and are a start for what it has not seen yet
+
+
+def full_lanes(width: int) -> int:
+    """The next width that the processor handles without a rest."""
+    return -(-width // LANES) * LANES
 
 
 @dataclass(frozen=True)
@@ -95,7 +100,7 @@ class SplitForm:
             i, j = self.same(tile)
             if len(i):
                 h = tile.H[i, j].astype(np.float64)
-                i, j = _samples(tile.rows)[i], _samples(tile.cols)[j]
+                i, j = places(tile.rows)[i], places(tile.cols)[j]
                 for a, b in ((i, j), (j, i)):
                     chosen, entries = self.layout.places(a, b)
                     found.append((entries, h[chosen]))
@@ -178,7 +183,7 @@ class SketchedLaplacian:
     @cached_property
     def _sides(self) -> Array:
         """Q, and zeros up to full lanes: products of other widths are much slower."""
-        sides = np.zeros((len(self.Q), -(-self.rank // LANES) * LANES), np.float32)
+        sides = np.zeros((len(self.Q), full_lanes(self.rank)), np.float32)
         sides[:, : self.rank] = self.Q
         return sides
 
@@ -228,7 +233,3 @@ def _orthonormal(Y: Matrix, rank: int) -> Array:
     U, lengths, _ = scipy.linalg.svd(Y, full_matrices=False, check_finite=False)
     kept = lengths[:rank] > 1e-7 * lengths[:1]
     return np.ascontiguousarray(U[:, :rank][:, kept].astype(np.float32))
-
-
-def _samples(samples: Samples) -> IntArray:
-    return np.arange(samples.start, samples.stop) if isinstance(samples, slice) else samples

@@ -152,7 +152,7 @@ class SampledBlocks:
         self.n_samples, self.curvature = int(memory.get("block_sample", self.n_samples)), memory.get("curvature")
 
     def _on_sample(self, problem: BlockProblem, value: float, gradient: Point, n_rounds: int) -> tuple[Solved, float]:
-        """The solution on fresh anchors, and the decrease of f that it promised."""
+        """The solution on a fresh sample, and the decrease of f that it promised."""
         rng = np.random.RandomState([self.seed, n_rounds, self.n_samples])
         objective = problem.objective.sampled_pairs(self.n_samples, rng)
         sample = problem.on(objective, self.present.on(objective.plan, objective.executor))
@@ -217,7 +217,7 @@ def select_groups(
     solver: BlockSolver = ExactBlocks(tol, max_iter)
     if search == "fast" and not objective.is_sample:
         solver = SampledBlocks(selection.present, tol, max_iter, seed)
-    state = selection.started() if resume is None else resume
+    state = SelectionState(value=selection.value()) if resume is None else resume
     if resume is not None:
         selection.replay(resume.steps)
         finder.recall(resume.memory, resume.facts_of_memory)
@@ -265,9 +265,6 @@ class _Selection:
     ridge: float
     present: PresentDistances
     metric: BlockMetric = field(default_factory=BlockMetric)
-
-    def started(self) -> SelectionState:
-        return SelectionState(value=self.objective.value(self.present))
 
     def value(self) -> float:
         """f of the metric as it is."""

@@ -9,11 +9,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from samekind.kernels.sketch import full_lanes
 from samekind.kernels.types import IntArray
 from samekind.store.base import FeatureStore, centred
 from samekind.store.whiten import WhitenedStore
-
-LANES = 8  # numbers that the processor handles at once
 
 
 class Source(NamedTuple):
@@ -44,7 +43,7 @@ class Sources:
         named = np.asarray(groups, dtype=np.intp)
         numbers = named if self.whitening is None else self.whitening.groups[named]
         sizes = self.raw.group_sizes[numbers].tolist()
-        n, width = len(self.rows), -(-max(sizes) // LANES) * LANES
+        n, width = len(self.rows), full_lanes(max(sizes))
         stack = self._buffer(len(numbers) * n * width).reshape(len(numbers), n, width)
         self._fill(stack, named, numbers, sizes)
         maps = [None if self.whitening is None else self.whitening.maps[k] for k in named]
