@@ -33,8 +33,9 @@ from samekind.metric import Metric
 from samekind.objective import Objective
 from samekind.relation import Relation
 from samekind.solvers.checkpoint import NoCheckpoint, Snapshot, Snapshots
-from samekind.solvers.joint import JointResult, JointState, solve_joint
+from samekind.solvers.joint import JointResult, solve_joint
 from samekind.solvers.jointproblem import JointProblem
+from samekind.solvers.jointstate import JointState
 from samekind.solvers.selection import SelectionResult, SelectionState, select_groups
 from samekind.store import FeatureStore, centred, panels_of
 

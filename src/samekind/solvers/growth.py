@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 FIRST_ANCHORS = 1024
 GROWTH = 4
 CHECK_EVERY = 3  # iterations between two looks at the noise
+SETTLED = 0.05  # share of `tol`: samples came first, and on all rows an iteration gains less than this of f
 WITHIN = 2.0  # standard errors: a gain of less than these is within the noise
 
 

@@ -1,0 +1,61 @@
+"""Where step 2 stands, in a form that can be written down and gone on from."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from samekind.kernels.spectral import Matrix
+from samekind.solvers import factored, projected
+
+Run: TypeAlias = projected.State | factored.State
+
+
+@dataclass(frozen=True)
+class JointState:
+    """Where step 2 stands: the stage, where it started, and the state of its solver once it is under way."""
+
+    stage: int
+    start: Matrix  # A or L
+    earlier_iterations: int = 0
+    earlier_evaluations: int = 0
+    run: Run | None = None
+    noise: NDArray[Any] | None = None  # what the batches said when they were last looked at
+    values: tuple[float, ...] = ()  # f after the last iterations of this stage
+    hint: float | None = None  # curvature or scale where the stage before ended
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """What a file keeps as arrays."""
+        arrays = {"start": self.start, "values": np.array(self.values)}
+        if self.noise is not None:
+            arrays["noise"] = self.noise
+        return arrays | ({} if self.run is None else {f"run {name}": a for name, a in self.run.arrays().items()})
+
+    def facts(self) -> dict[str, Any]:
+        """What a file keeps as JSON."""
+        return {
+            "stage": self.stage,
+            "earlier_iterations": self.earlier_iterations,
+            "earlier_evaluations": self.earlier_evaluations,
+            "hint": self.hint,
+            "run": None if self.run is None else self.run.facts(),
+            "solver": "factored" if isinstance(self.run, factored.State) else "convex",
+        }
+
+    @classmethod
+    def restored(cls, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> "JointState":
+        """From `arrays()` and `facts()`."""
+        kind = factored.State if facts["solver"] == "factored" else projected.State
+        inner = {name.removeprefix("run "): array for name, array in arrays.items() if name.startswith("run ")}
+        return cls(
+            int(facts["stage"]),
+            arrays["start"],
+            int(facts["earlier_iterations"]),
+            int(facts["earlier_evaluations"]),
+            None if facts["run"] is None else kind.restored(inner, facts["run"]),
+            arrays.get("noise"),
+            tuple(arrays["values"].tolist()),
+            None if facts["hint"] is None else float(facts["hint"]),
+        )

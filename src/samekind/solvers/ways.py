@@ -1,0 +1,168 @@
+"""The two ways to solve a stage of step 2: over A, by projected descent, or over L, by factored descent."""
+
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeAlias
+
+import numpy as np
+
+from samekind.kernels.spectral import Matrix, leading_factor, rank_of
+from samekind.kernels.types import Array
+from samekind.solvers import factored, projected
+from samekind.solvers.certificate import Certificate
+from samekind.solvers.growth import SETTLED
+from samekind.solvers.jointproblem import JointProblem
+from samekind.solvers.jointstate import JointState
+
+FIRST_RANK = 16  # where the staircase begins at the least
+FILLING = 0.01  # length of random first columns, relative to the others
+
+Solver: TypeAlias = Literal["convex", "factored"]
+
+
+class Watch(Protocol):
+    """Who listens to a stage, and may end it by saying True."""
+
+    def hear_convex(self, now: projected.Progress) -> bool: ...
+
+    def hear_factored(self, now: factored.Progress) -> bool: ...
+
+
+@dataclass(frozen=True)
+class Found:
+    point: Matrix
+    n_iter: int
+    n_evaluations: int
+    converged: bool
+    certificate: Certificate | None
+    hint: float | None  # curvature or scale, for the next stage
+    bound: float = -np.inf  # what f is known not to go below
+
+
+class Way(Protocol):
+    """How a stage is solved."""
+
+    @property
+    def name(self) -> Solver: ...
+
+    @property
+    def n_components(self) -> int | None: ...
+
+    @property
+    def tol(self) -> float: ...
+
+    def first(self, stage: JointProblem, seed: int) -> Matrix: ...
+
+    def descend(
+        self, stage: JointProblem, state: JointState, max_iter: int, observe: Watch, *, certified: bool
+    ) -> Found: ...
+
+    def batch_values(self, stage: JointProblem, point: Matrix) -> Array: ...
+
+    def factor(self, point: Matrix, n_components: int | None) -> Matrix: ...
+
+    def value(self, stage: JointProblem, L: Matrix) -> float: ...
+
+    def rank(self, point: Matrix) -> int: ...
+
+
+@dataclass(frozen=True)
+class Convex:
+    n_components: int | None
+    tol: float
+    name: Solver = "convex"
+
+    def first(self, stage: JointProblem, seed: int) -> Matrix:
+        return np.zeros((stage.n_features, stage.n_features))
+
+    def descend(
+        self, stage: JointProblem, state: JointState, max_iter: int, observe: Watch, *, certified: bool
+    ) -> Found:
+        resume = state.run if isinstance(state.run, projected.State) else None
+        solution = projected.minimise(
+            stage,
+            state.start,
+            tol=self.tol,
+            max_iter=max_iter,
+            observe=observe.hear_convex,
+            resume=resume,
+            curvature=state.hint,
+        )
+        return Found(
+            solution.x,
+            solution.n_iter,
+            solution.n_evaluations,
+            solution.converged,
+            None,
+            solution.curvature,
+            solution.value - solution.gap,
+        )
+
+    def batch_values(self, stage: JointProblem, point: Matrix) -> Array:
+        return stage.batch_values(point)
+
+    def factor(self, point: Matrix, n_components: int | None) -> Matrix:
+        return leading_factor(point, n_components)
+
+    def value(self, stage: JointProblem, L: Matrix) -> float:
+        return stage.value(L @ L.T)
+
+    def rank(self, point: Matrix) -> int:
+        return rank_of(point)
+
+
+@dataclass(frozen=True)
+class Factored:
+    n_components: int | None
+    tol: float
+    name: Solver = "factored"
+
+    def most(self, stage: JointProblem) -> int:
+        """Columns that the factor may have."""
+        return stage.n_features if self.n_components is None else min(stage.n_features, self.n_components)
+
+    def first(self, stage: JointProblem, seed: int) -> Matrix:
+        """The leading columns of one projected gradient step from A = 0; short random ones where it has fewer."""
+        n_features = stage.n_features
+        most = self.most(stage)
+        rank = most if self.n_components is not None else min(most, max(FIRST_RANK, n_features // 4))
+        L = leading_factor(projected.first_step(stage, np.zeros((n_features, n_features))), rank)
+        missing = rank - L.shape[1]
+        length = FILLING * max(float(np.linalg.norm(L)), 1e-3) / n_features**0.5
+        return np.hstack([L, length * np.random.RandomState(seed).standard_normal((n_features, missing))])
+
+    def descend(
+        self, stage: JointProblem, state: JointState, max_iter: int, observe: Watch, *, certified: bool
+    ) -> Found:
+        """Up the staircase where the rank is open; on a sample only as far as its noise allows."""
+        certified = certified or self.n_components is None
+        solution = factored.minimise_factored(
+            stage,
+            state.start,
+            max_rank=self.most(stage),
+            tol=self.tol if certified else self.tol * SETTLED / factored.STATIONARY,
+            max_iter=max_iter,
+            observe=observe.hear_factored,
+            resume=state.run if isinstance(state.run, factored.State) else None,
+            certified=certified,
+            scale=state.hint,
+        )
+        return Found(
+            solution.L,
+            solution.n_iter,
+            solution.n_evaluations,
+            solution.converged,
+            solution.certificate,
+            solution.scale,
+        )
+
+    def batch_values(self, stage: JointProblem, point: Matrix) -> Array:
+        return stage.factored_batch_values(point)
+
+    def factor(self, point: Matrix, n_components: int | None) -> Matrix:
+        return point
+
+    def value(self, stage: JointProblem, L: Matrix) -> float:
+        return stage.factored_value(L)
+
+    def rank(self, point: Matrix) -> int:
+        return int(point.shape[1])
