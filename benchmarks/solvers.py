@@ -25,7 +25,8 @@ from samekind.estimators.validation import ridge_from
 from samekind.losses import Loss, PairwiseLoss, TripletLoss
 from samekind.objective import Objective
 from samekind.relation import Relation
-from samekind.solvers.joint import JointProblem, JointResult, choose_solver, solve_joint
+from samekind.solvers.joint import JointResult, choose_solver, solve_joint
+from samekind.solvers.jointproblem import JointProblem
 from samekind.store import centred
 
 MFEAT = Path(__file__).resolve().parents[2] / "shared" / "data" / "mfeat"

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from samekind.solvers.certificate import certify
-from samekind.solvers.joint import JointProblem
+from samekind.solvers.jointproblem import JointProblem
 from samekind.solvers.projected import minimise
 from tests import cases
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from samekind.solvers.factored import State, _Sphere, minimise_factored, within_trace
-from samekind.solvers.joint import JointProblem
+from samekind.solvers.jointproblem import JointProblem
 from samekind.solvers.projected import minimise
 from tests import cases
 

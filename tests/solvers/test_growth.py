@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from samekind.compute import anchors as anchor_plans
 from samekind.solvers import growth, joint
 from samekind.solvers.growth import Noise, sample_sizes, standard_error
-from samekind.solvers.joint import JointState, solve_joint
+from samekind.solvers.joint import solve_joint
 from samekind.solvers.jointproblem import JointProblem
+from samekind.solvers.jointstate import JointState
 from samekind.threads import single_threaded_blas
 from tests import cases
 

@@ -8,7 +8,8 @@ import pytest
 
 from samekind.kernels.spectral import leading_factor
 from samekind.solvers import jointproblem
-from samekind.solvers.joint import LARGEST_CONVEX, JointProblem, choose_solver, solve_joint
+from samekind.solvers.joint import LARGEST_CONVEX, choose_solver, solve_joint
+from samekind.solvers.jointproblem import JointProblem
 from samekind.solvers.projected import minimise
 from tests import cases, oracle
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from samekind.kernels.spectral import project_trace_ball
-from samekind.solvers.joint import JointProblem
+from samekind.solvers.jointproblem import JointProblem
 from samekind.solvers.projected import State, first_step, minimise, strongly_convex_bound
 from tests import cases, oracle
 

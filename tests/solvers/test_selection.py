@@ -9,7 +9,8 @@ import pytest
 
 from samekind.compute.sources import FactoredDistances, PresentDistances
 from samekind.solvers.blocks import BlockMetric, BlockProblem
-from samekind.solvers.joint import JointProblem, solve_joint
+from samekind.solvers.joint import solve_joint
+from samekind.solvers.jointproblem import JointProblem
 from samekind.solvers.projected import minimise
 from samekind.solvers.search import Scoring
 from samekind.solvers.selection import select_groups

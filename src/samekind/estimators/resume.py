@@ -71,7 +71,7 @@ def snapshots_for(estimator: Any, data: TrainingData, families: dict[Hashable, l
         "features": data.n_features,
         "labels": fingerprint(np.unique(data.y, return_inverse=True)[1]),
         "feature groups": fingerprint(np.concatenate([*data.groups.columns, data.groups.sizes])),
-        "families": None if families is None else [len(members) for members in families.values()],
+        "families": None if families is None else [fingerprint(np.array(members)) for members in families.values()],
         "data": _fingerprint_of(data),
     }
     return Checkpoint(Path(folder), identity)
