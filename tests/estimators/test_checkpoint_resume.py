@@ -270,6 +270,12 @@ def test_other_settings_are_refused(kind, change, named, tmp_path):
         estimator.set_params(**change).fit(X, Y)
 
 
+def test_families_of_the_same_sizes_but_other_groups_are_refused(tmp_path):
+    estimator = begun(clone(SMALL["ensemble"]), tmp_path, families=[0, 0, 0, 1, 1, 1])
+    with pytest.raises(ValueError, match=r"has .*families.* = .*but this fit has "):
+        estimator.set_params(families=[0, 1, 0, 1, 0, 1]).fit(X, Y)
+
+
 def changed(X):
     other = X.copy()
     other[0, 0] += 1
