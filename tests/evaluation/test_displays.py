@@ -1,5 +1,6 @@
 import subprocess
 import sys
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -9,9 +10,11 @@ import samekind.evaluation as evaluation
 from samekind.evaluation import (
     ConvergenceDisplay,
     DistanceHistogramDisplay,
+    FoldsDisplay,
     RocDisplay,
     SpectrumDisplay,
     roc_curve,
+    verify_folds,
 )
 from samekind.evaluation.displays import figure_svg
 
@@ -34,6 +37,7 @@ def all_displays():
         SpectrumDisplay([3.0, 1.0]).plot(),
         ConvergenceDisplay([{"step": "joint", "iteration": 0, "objective": 1.0}]).plot(),
         DistanceHistogramDisplay(DISTANCES, SAME).plot(),
+        FoldsDisplay(verify_folds(DISTANCES, SAME, [0, 1, 0, 1, 0])).plot(),
     ]
 
 
@@ -172,3 +176,60 @@ assert "matplotlib.pyplot" not in sys.modules, "pyplot"
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+FOLDS = np.array([0, 1, 0, 1, 0])
+
+
+class FittedMetric(PlainMetric):
+    components_ = np.array([[0.0, 2.0, 0.0], [1.0, 0.0, 0.0]])
+    threshold_ = 2.5
+    history_: ClassVar = [{"step": "joint", "iteration": 0, "objective": 1.0}]
+
+
+def pairs_at(distances):
+    return np.stack([np.zeros((len(distances), 1)), np.sqrt(distances)[:, None]], axis=1)
+
+
+def test_folds_are_drawn_in_percent_with_mean_and_error():
+    result = verify_folds(DISTANCES, SAME, FOLDS, threshold=2.5)
+    display = FoldsDisplay(result).plot(name="mine")
+    np.testing.assert_allclose(display.lines_[0].get_ydata(), 100 * result.accuracies)
+    assert [text.get_text() for text in display.ax_.get_xticklabels()] == ["0", "1"]
+    assert legend_texts(display.ax_) == [f"mine {result}"]
+    assert display.ax_.lines[0].get_ydata()[0] == 100 * result.accuracy
+    band = display.ax_.patches[0].get_extents().transformed(display.ax_.transData.inverted())
+    assert band.height == pytest.approx(200 * result.standard_error)
+
+
+def test_folds_of_several_results_have_colours_of_their_own():
+    result = verify_folds(DISTANCES, SAME, FOLDS)
+    display = FoldsDisplay({"a": result, "b": result}).plot()
+    assert [text[0] for text in legend_texts(display.ax_)] == ["a", "b"]
+    assert display.lines_[0].get_color() != display.lines_[1].get_color()
+
+
+@pytest.mark.parametrize("options", [{}, {"threshold": 2.5}, {"view1": (DISTANCES, SAME)}])
+def test_folds_from_distances_and_from_an_estimator_agree(options):
+    one = FoldsDisplay.from_distances(DISTANCES, SAME, FOLDS, **options)
+    other = FoldsDisplay.from_estimator(PlainMetric(), pairs_at(DISTANCES), SAME, FOLDS, **options)
+    assert one.result == verify_folds(DISTANCES, SAME, FOLDS, **options)
+    np.testing.assert_array_equal(one.lines_[0].get_ydata(), other.lines_[0].get_ydata())
+    assert legend_texts(other.ax_) == [f"PlainMetric {other.result}"]
+
+
+def test_histogram_from_an_estimator_has_its_distances_and_threshold():
+    plain = DistanceHistogramDisplay.from_estimator(PlainMetric(), pairs_at(DISTANCES), SAME, bins=4)
+    fitted = DistanceHistogramDisplay.from_estimator(FittedMetric(), pairs_at(DISTANCES), SAME)
+    told = DistanceHistogramDisplay.from_estimator(FittedMetric(), pairs_at(DISTANCES), SAME, threshold=4.0)
+    np.testing.assert_allclose(plain.distances, DISTANCES)
+    assert len(plain.ax_.patches[0].get_data().values) == 4
+    assert (plain.threshold, fitted.threshold, told.threshold) == (None, 2.5, 4.0)
+
+
+def test_spectrum_and_convergence_from_an_estimator():
+    spectrum = SpectrumDisplay.from_estimator(FittedMetric())
+    np.testing.assert_allclose(spectrum.line_.get_ydata(), [4.0, 1.0])
+    assert legend_texts(spectrum.ax_) == ["FittedMetric"]
+    convergence = ConvergenceDisplay.from_estimator(FittedMetric())
+    assert list(convergence.lines_[0].get_ydata()) == [1.0]

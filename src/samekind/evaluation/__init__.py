@@ -1,11 +1,24 @@
-"""How good are codes: verification of pairs, retrieval, plots of both, and a report on one page.
+"""How good are codes: verification of pairs, by folds or at once, retrieval, plots of both, and a report on one page.
 
-Plots and reports are imported when they are first asked for, and matplotlib and jinja2 with them.
+matplotlib and jinja2 are imported when plots and reports are first asked for. LFW's protocol is in `lfw`.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from samekind.evaluation.folds import FoldsResult, compare_folds, verify_folds
+from samekind.evaluation.lfw import (
+    Part,
+    Split,
+    View2,
+    image_rows,
+    missing_images,
+    pair_rows,
+    read_pairs,
+    read_people,
+    read_view1,
+    read_view2,
+)
 from samekind.evaluation.retrieval import RetrievalResult, knn_error, mean_average_precision, retrieve
 from samekind.evaluation.verification import (
     RocCurve,
@@ -25,6 +38,7 @@ if TYPE_CHECKING:
         ConvergenceDisplay,
         CoverageDisplay,
         DistanceHistogramDisplay,
+        FoldsDisplay,
         RegionsDisplay,
         RocDisplay,
         SpectrumDisplay,
@@ -35,27 +49,41 @@ __all__ = [
     "ConvergenceDisplay",
     "CoverageDisplay",
     "DistanceHistogramDisplay",
+    "FoldsDisplay",
+    "FoldsResult",
+    "Part",
     "RegionsDisplay",
     "RetrievalResult",
     "RocCurve",
     "RocDisplay",
     "Section",
     "SpectrumDisplay",
+    "Split",
     "Table",
     "VerificationResult",
+    "View2",
     "accuracy",
     "best_threshold",
+    "compare_folds",
     "flip_free_codes",
     "flip_free_distances",
     "flip_free_queries",
+    "image_rows",
     "knn_error",
     "label_pairs",
     "mean_average_precision",
+    "missing_images",
     "pair_distances",
+    "pair_rows",
+    "read_pairs",
+    "read_people",
+    "read_view1",
+    "read_view2",
     "retrieve",
     "roc_curve",
     "verify",
     "verify_codes",
+    "verify_folds",
     "write_report",
 ]
 
@@ -64,6 +92,7 @@ _LAZY = {
     "CoverageDisplay": "displays",
     "RegionsDisplay": "displays",
     "DistanceHistogramDisplay": "displays",
+    "FoldsDisplay": "displays",
     "RocDisplay": "displays",
     "SpectrumDisplay": "displays",
     "Section": "report",

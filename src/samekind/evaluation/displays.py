@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from samekind.evaluation._checks import check_pairs
+from samekind.evaluation.folds import FoldsResult, verify_folds
 from samekind.evaluation.verification import RocCurve, roc_curve
 
 if TYPE_CHECKING:
@@ -28,6 +29,15 @@ SAME_COLOUR, OTHER_COLOUR, QUIET = COLOURS[0], COLOURS[1], "#6e6e6e"
 
 class _PairMetric(Protocol):
     def pair_distance(self, pairs: Any) -> ArrayLike: ...
+
+
+class _WithComponents(Protocol):
+    @property
+    def components_(self) -> ArrayLike: ...
+
+
+class _WithHistory(Protocol):
+    history_: list[dict[str, Any]]
 
 
 class RocDisplay:
@@ -71,11 +81,75 @@ class RocDisplay:
         return self
 
 
+class FoldsDisplay:
+    """Accuracy of every fold, with its mean and standard error, of one result or of several by name."""
+
+    def __init__(self, result: FoldsResult | Mapping[str, FoldsResult]) -> None:
+        self.result = result
+
+    @classmethod
+    def from_distances(
+        cls,
+        distances: ArrayLike,
+        same: ArrayLike,
+        folds: ArrayLike,
+        *,
+        threshold: float | None = None,
+        view1: tuple[ArrayLike, ArrayLike] | None = None,
+        ax: Axes | None = None,
+        name: str | None = None,
+    ) -> FoldsDisplay:
+        """What `verify_folds` makes of these."""
+        return cls(verify_folds(distances, same, folds, threshold=threshold, view1=view1)).plot(ax=ax, name=name)
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: _PairMetric,
+        pairs: Any,
+        same: ArrayLike,
+        folds: ArrayLike,
+        *,
+        threshold: float | None = None,
+        view1: tuple[ArrayLike, ArrayLike] | None = None,
+        ax: Axes | None = None,
+        name: str | None = None,
+    ) -> FoldsDisplay:
+        """Of `estimator.pair_distance(pairs)`, under the estimator's name unless one is given."""
+        shown = type(estimator).__name__ if name is None else name
+        distances = estimator.pair_distance(pairs)
+        return cls.from_distances(distances, same, folds, threshold=threshold, view1=view1, ax=ax, name=shown)
+
+    def plot(self, ax: Axes | None = None, name: str | None = None) -> FoldsDisplay:
+        """`name` labels a single result; several have theirs already."""
+        self.ax_, self.figure_ = _axes(ax)
+        self.lines_: list[Line2D] = []
+        results = self.result if isinstance(self.result, Mapping) else {name or "": self.result}
+        for place, (label, result) in enumerate(results.items()):
+            mean, error = 100 * result.accuracy, 100 * result.standard_error
+            self.ax_.axhspan(mean - error, mean + error, color=_colour(place), alpha=0.15, linewidth=0)
+            self.ax_.axhline(mean, color=_colour(place), linewidth=1)
+            folds, text = [str(fold) for fold in result.folds], f"{label} {result}".strip()
+            self.lines_ += self.ax_.plot(folds, 100 * result.accuracies, "o", color=_colour(place), label=text)
+        self.ax_.set(xlabel="Fold", ylabel="Accuracy (%)")
+        self.ax_.legend(frameon=False, loc="best")
+        return self
+
+
 class SpectrumDisplay:
     """Eigenvalues of a metric, largest first; a logarithmic scale leaves out those that are not positive."""
 
     def __init__(self, eigenvalues: ArrayLike) -> None:
         self.eigenvalues = eigenvalues
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: _WithComponents, *, ax: Axes | None = None, name: str | None = None
+    ) -> SpectrumDisplay:
+        """The nonzero eigenvalues of `components_.T @ components_`, under the estimator's name unless one is given."""
+        shown = type(estimator).__name__ if name is None else name
+        singular = np.linalg.svd(np.asarray(estimator.components_, dtype=np.float64), compute_uv=False)
+        return cls(np.square(singular)).plot(ax=ax, name=shown)
 
     def plot(self, ax: Axes | None = None, name: str | None = None) -> SpectrumDisplay:
         values = np.sort(np.asarray(self.eigenvalues, dtype=np.float64))[::-1]
@@ -102,6 +176,11 @@ class ConvergenceDisplay:
     def __init__(self, history: Iterable[Mapping[str, Any]]) -> None:
         self.history = list(history)
 
+    @classmethod
+    def from_estimator(cls, estimator: _WithHistory, *, ax: Axes | Sequence[Axes] | None = None) -> ConvergenceDisplay:
+        """The history of a fitted estimator."""
+        return cls(estimator.history_).plot(ax=ax)
+
     def plot(self, ax: Axes | Sequence[Axes] | None = None) -> ConvergenceDisplay:
         runs = _runs(self.history)
         panels = _panels(runs)
@@ -125,6 +204,33 @@ class DistanceHistogramDisplay:
         self.distances = distances
         self.same = same
         self.threshold = threshold
+
+    @classmethod
+    def from_distances(
+        cls,
+        distances: ArrayLike,
+        same: ArrayLike,
+        *,
+        threshold: float | None = None,
+        ax: Axes | None = None,
+        bins: int = 50,
+    ) -> DistanceHistogramDisplay:
+        return cls(distances, same, threshold).plot(ax=ax, bins=bins)
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: _PairMetric,
+        pairs: Any,
+        same: ArrayLike,
+        *,
+        threshold: float | None = None,
+        ax: Axes | None = None,
+        bins: int = 50,
+    ) -> DistanceHistogramDisplay:
+        """Of `estimator.pair_distance(pairs)`, with the estimator's `threshold_`, if any, unless one is given."""
+        shown = getattr(estimator, "threshold_", None) if threshold is None else threshold
+        return cls.from_distances(estimator.pair_distance(pairs), same, threshold=shown, ax=ax, bins=bins)
 
     def plot(self, ax: Axes | None = None, bins: int = 50) -> DistanceHistogramDisplay:
         distances, same = check_pairs(self.distances, self.same)

@@ -26,6 +26,7 @@ __all__ = [
 ]
 
 Strategy = Literal["accuracy", "balanced", "far"]
+ThresholdSource = Literal["given", "these pairs", "view 1", "training folds"]
 FloatArray = NDArray[np.float64]
 
 
@@ -60,7 +61,7 @@ class VerificationResult:
 
     accuracy: float
     threshold: float
-    threshold_source: Literal["given", "these pairs"]
+    threshold_source: ThresholdSource
     auc: float
     eer: float
     true_match_rate: float
