@@ -107,7 +107,16 @@ def show_history(learner: SparseBlockMetric) -> None:
     history = learner.history_
     print(f"{learner.stopped_because_}; f {learner.objective_:.5f}, {len(learner.selected_groups_)} groups", end=", ")
     print(f"rank {history[-1]['rank']}; on average of the rounds:", end=" ")
-    for name in ["sketched", "rescored", "sketch_rank", "sketch_missed", "score_spread", "n_anchors", "n_iter"]:
+    for name in [
+        "sketched",
+        "rescored",
+        "sketch_rank",
+        "sketch_missed",
+        "score_spread",
+        "forecast_spread",
+        "n_anchors",
+        "n_iter",
+    ]:
         values = [record[name] for record in history if name in record]
         if values:
             print(f"{name} {np.mean(values):.4g}", end=" ")

@@ -127,7 +127,7 @@ class Watch:
 
     def clocked(self) -> ExitStack:
         stack = ExitStack()
-        stack.enter_context(self.clocks.on("all looked at by the sketch", Scoring, "sketched"))
+        stack.enter_context(self.clocks.on("all looked at by the sketch", Scoring, "through"))
         stack.enter_context(self.clocks.on("leaders exactly", Scoring, "exact"))
         return stack
 

@@ -93,7 +93,7 @@ def show_ranks(problem: JointProblem, convex: JointResult, ranks: list[int]) -> 
             f"    rank {rank:3}: factored {factored.objective:.5f}, convex cut {problem.value(cut @ cut.T):.5f};",
             end=" ",
         )
-        print(f"auto takes {choose_solver(problem.n_features, rank)}", flush=True)
+        print(f"auto takes {choose_solver(problem.n_features, rank, len(problem.Z))}", flush=True)
 
 
 def speed(problem: JointProblem, repeats: int) -> float:
@@ -109,9 +109,8 @@ def main() -> None:
     quick = parser(__doc__).parse_args().quick
     differences, certified, speeds = [], [], []
     for data, X, y in data_sets(quick):
-        print(
-            f"{data}: N = {len(X):,}, D = {X.shape[1]}, auto takes {choose_solver(X.shape[1], None)} for all components"
-        )
+        N, D = X.shape
+        print(f"{data}: N = {N:,}, D = {D}, auto takes {choose_solver(D, None, N)} for all components")
         for name, loss in LOSSES.items():
             free = problem_of(X, y, loss)
             convex, difference, both = compare(f"{data} {name}", free)

@@ -166,7 +166,11 @@ def sketched(given_weights, n_samples, rank, *, n_rounds=1):
 def block_of(laplacian, X, padding=0):
     """`Z^T (laplacian) Z` of one group, Z being X less its mean; columns of zeros may stand beside it."""
     beside = np.zeros((len(X), padding), np.float32)
-    return laplacian.block(np.hstack([X - X.mean(axis=0), beside]), X.shape[1])
+    made = laplacian.blocks(np.hstack([X - X.mean(axis=0), beside])[np.newaxis])[0]
+    size = X.shape[1]
+    assert not made[size:].any()
+    assert not made[:, size:].any()
+    return made[:size, :size]
 
 
 @pytest.mark.parametrize("objective", [None, sample_of_rows], ids=["all pairs", "a sample"])
@@ -192,6 +196,16 @@ def test_at_full_rank_nothing_is_missed(loss, big_class, panel_rows, most_cells,
             made = block_of(laplacian, X[:, columns], padding)
             assert made.dtype == np.float64
             assert cases.relative_error(made, G) < 1e-4
+
+
+def test_a_stack_of_groups_is_as_each_of_them():
+    _, given_weights, _, _ = sketching("triplet", (30,) * 5)
+    laplacian = sketched(given_weights, 150, 6)
+    stack = np.random.default_rng(0).normal(size=(5, 150, 7)).astype(np.float32)
+    blocks = laplacian.blocks(stack)
+    assert blocks.shape == (5, 7, 7)
+    for Z, block in zip(stack, blocks, strict=True):
+        np.testing.assert_array_equal(laplacian.blocks(Z[np.newaxis])[0], block)
 
 
 def test_groups_of_several_threads_do_not_meet():
@@ -285,20 +299,20 @@ panels = st.lists(st.tuples(st.integers(0, 9), st.integers(1, 4), st.integers(1,
 
 
 @given(panels, st.integers(1, 9), st.integers(0, 4), st.integers(0, 10**6))
-def test_a_group_is_weighted_as_numpy_would(panels, width, n_sides, seed):
+def test_a_group_is_weighted_as_numpy_would(panels, width, n_beside, seed):
     n, rng = 18, np.random.default_rng(seed)
-    X, degrees, sides, entries = (
+    X, degrees, entries = (
         rng.normal(size=shape).astype(np.float32)
-        for shape in ((n, width), n, (n, n_sides), sum(rows * cols for _, rows, cols in panels))
+        for shape in ((n, width), n, sum(rows * cols for _, rows, cols in panels))
     )
     C, listed, at = np.zeros((n, n)), np.zeros((len(panels), 4), np.intp), 0
     for p, (first, rows, cols) in enumerate(panels):
         listed[p] = first, rows, cols, at
         C[first : first + rows, first : first + cols] += entries[at : at + rows * cols].reshape(rows, cols)
         at += rows * cols
-    out = np.full((n, width + n_sides), np.nan, np.float32)
+    out = np.full((n, width + n_beside), -7, np.float32)
     before = X.copy()
-    blocks.weighted(X, degrees, sides, listed, entries, out)
+    blocks.weighted(X, degrees, listed, entries, out)
     np.testing.assert_array_equal(X, before)
     np.testing.assert_allclose(out[:, :width], (np.diag(degrees) - C) @ X, atol=2e-5)
-    np.testing.assert_array_equal(out[:, width:], sides)
+    assert (out[:, width:] == -7).all()

@@ -110,14 +110,24 @@ def test_principal_axes_keep_the_metric_and_drop_what_adds_nothing():
 
 
 @given(matrices)
-def test_block_score_is_a_norm_of_the_projected_negative_gradient(G):
+def test_block_scores_are_norms_of_projected_negative_gradients(G):
     G = spectral.symmetrised(G)
     P = oracle.project_psd(-G)
     scale = np.abs(G).max() + 1e-300
-    assert spectral.block_score(G, "frobenius") == pytest.approx(np.linalg.norm(P), abs=1e-12 * scale)
-    assert spectral.block_score(G, "spectral") == pytest.approx(np.linalg.norm(P, 2), abs=1e-12 * scale)
+    stack = np.zeros((2, len(G) + 2, len(G) + 2))
+    stack[0, : len(G), : len(G)] = G
+    for norm, expected in (("frobenius", np.linalg.norm(P)), ("spectral", np.linalg.norm(P, 2))):
+        assert spectral.block_scores(G[np.newaxis], norm) == pytest.approx([expected], abs=1e-12 * scale)
+        assert spectral.block_scores(stack, norm) == pytest.approx([expected, 0], abs=1e-12 * scale)
 
 
-def test_block_score_is_zero_where_the_gradient_is_positive():
-    assert spectral.block_score(cases.random_psd(4), "frobenius") == 0.0
-    assert spectral.block_score(cases.random_psd(4), "spectral") == 0.0
+def test_block_scores_are_zero_where_the_gradient_is_positive():
+    stack = cases.random_psd(4)[np.newaxis]
+    assert spectral.block_scores(stack, "frobenius").tolist() == [0.0]
+    assert spectral.block_scores(stack, "spectral").tolist() == [0.0]
+
+
+def test_a_stack_is_symmetrised_matrix_by_matrix():
+    stack = np.random.default_rng(0).normal(size=(3, 4, 4))
+    for A, S in zip(stack, spectral.symmetrised(stack), strict=True):
+        np.testing.assert_array_equal(S, (A + A.T) / 2)

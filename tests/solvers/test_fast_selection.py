@@ -36,9 +36,7 @@ def quick(monkeypatch):
 @pytest.fixture
 def lazy(monkeypatch):
     """Few groups at a time, and rough sketches."""
-    monkeypatch.setattr(search, "LEADERS", 8)
-    monkeypatch.setattr(search, "LEADING_SHARE", 0.0)
-    monkeypatch.setattr(search, "CONTROLS", 8)
+    monkeypatch.setattr(search, "AT_LEAST", 8)
     monkeypatch.setattr(search, "FIRST_RANK", 4)
 
 

@@ -1,6 +1,7 @@
 """Step 2 on growing samples: the optimum of all rows, the same bits each time, and after any interruption."""
 
 import json
+from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
 
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from samekind.compute import anchors as anchor_plans
 from samekind.solvers import growth, joint
-from samekind.solvers.growth import Noise, sample_sizes, standard_error
+from samekind.solvers.growth import Noise, sample_sizes, standard_error, tilted_anchors
 from samekind.solvers.joint import solve_joint
 from samekind.solvers.jointproblem import JointProblem
 from samekind.solvers.jointstate import JointState
@@ -97,6 +98,11 @@ def test_few_rows_are_not_sampled():
     assert sample_sizes(240, 60) == [20, 60]
     assert sample_sizes(240, 7) == [7]
     assert sample_sizes(240, 120) == [20, 40, None]  # as dear as all rows
+    assert sample_sizes(50_000, tilted=True) == [20, 40, 80, 160, 320, 640, None]
+    assert tilted_anchors(50_000) == 2_000
+    assert sample_sizes(240, tilted=True) == [20, None]
+    assert tilted_anchors(240) == 40
+    assert sample_sizes(50_000, 20_000, tilted=True)[-2:] == [5120, 20_000]
 
 
 def test_a_gain_counts_when_most_batches_have_it():
@@ -142,10 +148,10 @@ def test_growing_samples_reach_the_optimum_of_all_rows(loss, solver, n_component
     assert grown.objective == pytest.approx(problem.value(grown.L @ grown.L.T), rel=1e-9)
 
 
-def test_iterations_tell_their_anchors_and_never_take_fewer(loss, solver):
+def test_iterations_tell_their_anchors_and_take_fewer_only_after_a_look_at_all(loss, solver):
     result, events, _ = solve(loss, solver)
     anchors = anchors_of(events)
-    assert all(before <= after for before, after in pairwise(anchors))
+    assert all(before <= after or (before, after) == (160, 40) for before, after in pairwise(anchors))
     assert [event.iteration for event in events] == list(range(1, len(events) + 1))
     assert result.n_iter == len(events)
     on_samples = [event for event in events if event.details["n_anchors"] < 160]
@@ -191,6 +197,56 @@ def test_an_observer_ends_any_stage(loss, solver):
         assert result.stopped
         assert anchors_of(events).count(anchors) == 1
         assert np.isfinite(result.objective)
+
+
+# -- tilted samples ---------------------------------------------------------------------------------------------------
+
+
+def a_point(seed=0):
+    M = 0.1 * np.random.default_rng(seed).normal(size=(WIDTH, WIDTH))
+    return M @ M.T
+
+
+def test_a_tilted_sample_has_the_value_and_gradient_of_all_rows_where_it_was_tilted(loss):
+    whole, A = problem_of(loss), a_point()
+    sample = whole.on_sample(40, np.random.RandomState(0))
+    value, gradient = whole.value_and_gradient(A)
+    assert np.linalg.norm(gradient - sample.value_and_gradient(A)[1]) > 0.01 * np.linalg.norm(gradient)
+    tilted = sample.tilted(A, value, gradient)
+    assert tilted.value(A) == pytest.approx(value, rel=1e-9)
+    there, slope = tilted.value_and_gradient(A)
+    assert there == pytest.approx(value, rel=1e-9)
+    np.testing.assert_allclose(slope, gradient, atol=1e-9)
+
+
+def test_elsewhere_it_is_the_sample_and_something_linear(loss):
+    whole = problem_of(loss)
+    sample = whole.on_sample(40, np.random.RandomState(0))
+    tilted = sample.tilted(a_point(), *whole.value_and_gradient(a_point()))
+    lacking = [tilted.value(A) - sample.value(A) for A in (a_point(1), a_point(2), (a_point(1) + a_point(2)) / 2)]
+    assert lacking[2] == pytest.approx((lacking[0] + lacking[1]) / 2, rel=1e-9)
+    for A in (a_point(1), a_point(2)):
+        np.testing.assert_allclose(
+            tilted.value_and_gradient(A)[1] - sample.value_and_gradient(A)[1], tilted.tilt, atol=1e-9
+        )
+
+
+def test_all_rows_are_looked_at_only_a_few_times(loss):
+    result, events, _ = solve(loss, "convex")
+    looks = [event for event in events if event.details["n_anchors"] == 160]
+    assert 2 <= len(looks) <= growth.MOST_TILTS
+    assert events[-1] is looks[-1]
+    assert all("gap" in look.details for look in looks)
+    assert result.certificate.value == looks[-1].objective
+
+
+def test_where_tilts_are_no_help_it_descends_on_all_rows(loss, monkeypatch):
+    whole, _, _ = solve(loss, "convex", anchors="all")
+    monkeypatch.setattr(JointProblem, "tilted", lambda self, A, value, gradient: replace(self, tilt=-5 * gradient))
+    grown, events, _ = solve(loss, "convex")
+    assert grown.objective <= whole.objective * (1 + TOL)
+    assert grown.converged
+    assert anchors_of(events)[-3:] == [160] * 3
 
 
 # -- the same each time -----------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from tests import cases, stores
 
 RIDGE = 0.1
 PLANTED = (3, 17, 38)
-DETAILS = {"sketched", "rescored", "sketch_rank", "sketch_missed", "score_spread"}
+DETAILS = {"sketched", "rescored", "sketch_rank", "sketch_missed", "score_spread", "forecast_spread"}
 
 
 @pytest.fixture(params=cases.BOTH_LOSSES)
@@ -101,7 +101,7 @@ def all_groups(scoring):
 def exhaustive(monkeypatch):
     monkeypatch.setattr(search, "FIRST_RANK", 100)
     monkeypatch.setattr(search, "LARGEST_RANK", 100)
-    monkeypatch.setattr(search, "LEADERS", 1000)
+    monkeypatch.setattr(search, "AT_LEAST", 1000)
     monkeypatch.setattr(search, "TOLERATED", 1.0)
 
 
@@ -222,9 +222,7 @@ def test_whitening_of_unlike_directions_far_from_zero_leaves_the_scores_right(of
 @pytest.fixture
 def lazy(monkeypatch):
     """Few groups at a time, and rough sketches."""
-    monkeypatch.setattr(search, "LEADERS", 12)
-    monkeypatch.setattr(search, "LEADING_SHARE", 0.0)
-    monkeypatch.setattr(search, "CONTROLS", 12)
+    monkeypatch.setattr(search, "AT_LEAST", 6)
     monkeypatch.setattr(search, "FIRST_RANK", 4)
 
 
@@ -259,7 +257,7 @@ def test_little_is_lost_in_any_round(loss, lazy):
 
 
 def test_a_group_whose_score_rises_again_is_only_overlooked_for_a_while(loss, lazy):
-    """Its old score is no bound; it comes back into view as the others' fall."""
+    """It is the less certain the longer it was not looked at, and comes back into view."""
     X, labels = planted()
     scoring = scoring_of(loss, array_store(X, 2), X, labels)
     fast = FastSearch(scoring, all_groups(scoring), 0)
@@ -267,7 +265,7 @@ def test_a_group_whose_score_rises_again_is_only_overlooked_for_a_while(loss, la
     def choose(weights, metric, t):
         choice = fast.best(weights, metric, t)
         if t == 0:
-            fast.scores[PLANTED[2]] = fast.scores[choice.group] / 3  # as if it had been low when last looked at
+            fast.forecast.known.expected[PLANTED[2]] -= np.log(3)  # as if it had been low when last looked at
         return choice.group
 
     assert PLANTED[2] in rounds(scoring, choose, 5).blocks
@@ -287,6 +285,7 @@ def test_each_round_tells_what_was_done(loss, lazy):
         assert 1 <= details["sketch_rank"] <= len(X)
         assert 0 < details["sketch_missed"] < 1.5
         assert 0 <= details["score_spread"] < np.inf
+        assert 0 <= details["forecast_spread"] < np.inf
 
 
 def test_the_rank_grows_while_sketches_mislead_and_no_further_than_it_may(loss, monkeypatch):

@@ -56,38 +56,50 @@ def store(request, raw):
     return WHITENED[request.param](raw)
 
 
-def made(source):
-    """The group that a source stands for."""
-    Z = source.Z[:, : source.size]
-    return Z if source.map is None else Z @ source.map
+def made(stack):
+    """The groups that a stack stands for, with zeros beside the narrow ones."""
+    return stack.Z if stack.maps is None else stack.Z @ stack.maps
 
 
 @pytest.mark.parametrize("rows", [np.arange(20), np.array([5, 2, 2, 19, 0])], ids=["in order", "any"])
 @pytest.mark.parametrize("at_once", [1, 4])
-def test_sources_make_the_groups_of_the_store_but_for_their_mean(store, rows, at_once):
+def test_stacks_make_the_groups_of_the_store_but_for_their_mean(store, rows, at_once):
     sources = Sources(store, rows)
     groups = np.random.default_rng(0).permutation(len(store.group_sizes)).tolist()
     for start in range(0, len(groups), at_once):
-        some = sources.of(groups[start : start + at_once])
-        assert [source.group for source in some] == groups[start : start + at_once]
-        for source in some:
-            assert source.Z.dtype == np.float32
-            assert source.Z.flags.c_contiguous
-            assert (source.Z[:, source.size :] == 0).all()
-            np.testing.assert_allclose(centred(made(source)), centred(store.panel([source.group], rows)), atol=2e-5)
+        some = groups[start : start + at_once]
+        stack = sources.of(some)
+        assert stack.Z.dtype == np.float32
+        assert stack.Z.flags.c_contiguous
+        assert stack.Z[0].nbytes <= sources.largest
+        for k, Z in zip(some, made(stack), strict=True):
+            size = store.group_sizes[k]
+            np.testing.assert_allclose(centred(Z[:, :size]), centred(store.panel([k], rows)), atol=2e-5)
+            assert not Z[:, size:].any()
 
 
-def test_sources_are_centred_on_the_rows_that_whitening_was_learned_from(store):
-    for source in Sources(store, np.arange(20)).of([3, 0, 8]):
-        np.testing.assert_allclose(source.Z.mean(axis=0), 0, atol=1e-5)
-        np.testing.assert_allclose(made(source), centred(store.panel([source.group], np.arange(20))), atol=2e-5)
+def test_stacks_are_centred_on_the_rows_that_whitening_was_learned_from(store):
+    groups = [3, 0, 8]
+    stack = Sources(store, np.arange(20)).of(groups)
+    np.testing.assert_allclose(stack.Z.mean(axis=1), 0, atol=1e-5)
+    for k, Z in zip(groups, made(stack), strict=True):
+        np.testing.assert_allclose(Z[:, : store.group_sizes[k]], centred(store.panel([k], np.arange(20))), atol=2e-5)
+
+
+def test_distances_of_pairs_and_mapped_matrices_are_those_of_the_groups(store):
+    groups, first, second = [3, 0, 8], np.array([0, 7, 7, 2]), np.array([1, 7, 4, 19])
+    stack = Sources(store, np.arange(20)).of(groups)
+    distances, grams = stack.distances(first, second), stack.mapped(np.swapaxes(stack.Z, 1, 2) @ stack.Z)
+    for k, found, gram in zip(groups, distances, grams, strict=True):
+        Z = centred(store.panel([k], np.arange(20)))
+        np.testing.assert_allclose(found, ((Z[first] - Z[second]) ** 2).sum(axis=1), rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(gram[: Z.shape[1], : Z.shape[1]], Z.T @ Z, rtol=1e-3, atol=1e-3)
 
 
 def test_a_disk_is_read_into_the_same_memory_again_and_again(on_disk):
     sources = Sources(WHITENED["whitened"](RowsOf(on_disk, ROWS)), np.arange(20))
     first, second = sources.of([0, 5, 3]), sources.of([1, 2])
-    assert np.shares_memory(first[0].Z, second[0].Z)
-    assert not np.shares_memory(second[0].Z, second[1].Z)
+    assert np.shares_memory(first.Z, second.Z)
 
 
 def test_threads_do_not_read_into_each_others_memory(on_disk):
@@ -95,7 +107,7 @@ def test_threads_do_not_read_into_each_others_memory(on_disk):
     sources = Sources(store, np.arange(20))
     groups = [[k % 12, (5 * k + 1) % 12] for k in range(200)]
     with ThreadPoolExecutor(4) as pool:
-        read = list(pool.map(lambda some: [made(source) for source in sources.of(some)], groups))
+        read = list(pool.map(lambda some: made(sources.of(some)), groups))
     for some, features in zip(groups, read, strict=True):
         for k, Z in zip(some, features, strict=True):
             np.testing.assert_allclose(Z, store.panel([k], np.arange(20)), atol=2e-5)

@@ -60,7 +60,8 @@ class JointMetric(MetricLearner):
         Which solver "auto" took.
     history_ : list of dict
         One record per iteration, with `n_anchors` and, on samples, now and then `estimated_error`, the standard error
-        of f.
+        of f. Samples that stand for all rows, being tilted, say what f over all rows is as they see it; where
+        `n_anchors` is the number of samples, it is f itself.
     objective_error_ : float
         Standard error of `objective_`; 0 where it is over all pairs.
     objective_, ridge_, threshold_, n_iter_, n_features_in_

@@ -8,8 +8,8 @@ from samekind.kernels.compiled import compiled
 
 
 @compiled
-def weighted(X: Any, degrees: Any, sides: Any, panels: Any, entries: Any, out: Any) -> None:
-    """`out = [(diag(degrees) - C) X, sides]`, X (N, w) and sides (N, r), all contiguous.
+def weighted(X: Any, degrees: Any, panels: Any, entries: Any, out: Any) -> None:
+    """`(diag(degrees) - C) X` into the first columns of `out`, X (N, w), both contiguous.
 
     C is made of panels, of n rows and m columns that both begin at a sample: (first sample, n, m, where its entries
     begin) each, by rows.
@@ -18,8 +18,6 @@ def weighted(X: Any, degrees: Any, sides: Any, panels: Any, entries: Any, out: A
     for i in range(X.shape[0]):
         for c in range(width):
             out[i, c] = degrees[i] * X[i, c]
-        for c in range(sides.shape[1]):
-            out[i, width + c] = sides[i, c]
     for p in range(panels.shape[0]):
         first, n, m, at = panels[p, 0], panels[p, 1], panels[p, 2], panels[p, 3]
         if n == 1:

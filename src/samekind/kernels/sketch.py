@@ -132,22 +132,30 @@ class SketchedLaplacian:
     def rank(self) -> int:
         return len(self.B)
 
-    def block(self, Z: Array, size: int) -> Matrix:
-        """`Z^T (this) Z` of the first `size` columns of Z (N, w), contiguous and centred."""
+    def blocks(self, Z: Array) -> Matrix:
+        """`Z_k^T (this) Z_k` (w, w) of each in a stack Z (n, N, w), contiguous and centred."""
         from samekind.kernels.blocks import weighted  # loads a compiler
 
-        width = Z.shape[1]
-        V = self._buffer(width + self._sides.shape[1])
-        weighted(Z, self.degrees, self._sides, *self._upper, V)
-        products = (Z.T @ V).astype(np.float64)
-        P = products[:size, width : width + self.rank]
-        G: Matrix = symmetrised(products[:size, :size]) - P @ self.B @ P.T
+        n, _, width = Z.shape
+        V = self._buffer(width)
+        products = np.empty((n, width, V.shape[1]), np.float32)
+        for Z_k, product in zip(Z, products, strict=True):
+            weighted(Z_k, self.degrees, *self._upper, V)
+            np.matmul(Z_k.T, V, out=product)
+        G = symmetrised(products[:, :, :width].astype(np.float64))
+        P = products[:, :, width : width + self.rank].astype(np.float64)
+        G -= P @ self.B @ np.swapaxes(P, 1, 2)
         return G
 
     def _buffer(self, width: int) -> Array:
-        """Memory of this thread: fresh memory for each group would cost as much as the sums."""
+        """(N, w + r) with Q in the last columns, and zeros up to full lanes: products of other widths are much slower.
+
+        It is memory of this thread: fresh memory for each group would cost as much as the sums.
+        """
         if getattr(self._local, "width", None) != width:
-            self._local.width, self._local.buffer = width, np.empty((len(self.Q), width), np.float32)
+            self._local.width = width
+            self._local.buffer = np.zeros((len(self.Q), width + full_lanes(self.rank)), np.float32)
+            self._local.buffer[:, width : width + self.rank] = self.Q
         buffer: Array = self._local.buffer
         return buffer
 
@@ -179,13 +187,6 @@ class SketchedLaplacian:
     @cached_property
     def _local(self) -> threading.local:
         return threading.local()
-
-    @cached_property
-    def _sides(self) -> Array:
-        """Q, and zeros up to full lanes: products of other widths are much slower."""
-        sides = np.zeros((len(self.Q), full_lanes(self.rank)), np.float32)
-        sides[:, : self.rank] = self.Q
-        return sides
 
 
 Into: TypeAlias = Callable[[SplitForm], Split]  # what the weights make of the form

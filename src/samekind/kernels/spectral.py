@@ -11,7 +11,9 @@ Norm: TypeAlias = Literal["frobenius", "spectral"]
 
 
 def symmetrised(A: Matrix) -> Matrix:
-    return (A + A.T) / 2
+    """Of one matrix or of each in a stack."""
+    symmetric: Matrix = (A + np.swapaxes(A, -1, -2)) / 2
+    return symmetric
 
 
 def eigh(A: Matrix) -> tuple[Matrix, Matrix]:
@@ -86,7 +88,11 @@ def rank_of(A: Matrix) -> int:
     return int((values > rounding_floor(values)).sum())
 
 
-def block_score(G: Matrix, norm: Norm = "frobenius") -> float:
-    """`||Pi_PSD(-G)||`, line 4 of Algorithm 1: how steeply f falls along the best metric of one group."""
-    falls = np.maximum(-scipy.linalg.eigvalsh(G, check_finite=False), 0)
-    return float(np.sqrt(np.sum(falls**2)) if norm == "frobenius" else falls.max(initial=0))
+def block_scores(G: Matrix, norm: Norm = "frobenius") -> NDArray[np.float64]:
+    """`||Pi_PSD(-G)||`, line 4 of Algorithm 1: how steeply f falls along the best metric of a group.
+
+    Of each in a stack (n, d, d); rows and columns of zeros beside a gradient change nothing.
+    """
+    falls = np.maximum(-np.linalg.eigvalsh(G), 0)
+    scores: NDArray[np.float64] = np.linalg.norm(falls, axis=-1, ord=2 if norm == "frobenius" else np.inf)
+    return scores

@@ -37,13 +37,19 @@ class Certificate:
 
 
 def certify(
-    problem: ConvexMetricProblem, A: Matrix, rank: int, tol: float, known_bound: float = -np.inf
+    problem: ConvexMetricProblem,
+    A: Matrix,
+    rank: int,
+    tol: float,
+    known_bound: float = -np.inf,
+    known: tuple[float, Matrix] | None = None,
 ) -> tuple[Certificate, Matrix]:
     """The certificate of A, and the eigenvectors (columns) along which f still falls, steepest first.
 
-    `known_bound` is what f is known not to go below, if a solver has seen more than A tells.
+    `known_bound` is what f is known not to go below, if a solver has seen more than A tells; `known` are f and its
+    gradient at A, if it has looked at them.
     """
-    value, G = problem.value_and_gradient(A)
+    value, G = problem.value_and_gradient(A) if known is None else known
     values, vectors = eigh(G)
     trace, slope = float(np.trace(A)), float(np.vdot(G, A))
     active = np.isfinite(problem.trace_bound) and trace >= problem.trace_bound * (1 - 1e-6)

@@ -11,21 +11,33 @@ GROWTH = 4
 CHECK_EVERY = 3  # iterations between two looks at the noise
 SETTLED = 0.05  # share of `tol`: samples came first, and on all rows an iteration gains less than this of f
 WITHIN = 2.0  # standard errors: a gain of less than these is within the noise
+TILTED_SHARE = 1 / 25  # of the rows: with their gradient set right they stand for all
+MOST_TILTS = 8
+TILTS_SETTLED = 0.5  # share of `tol`: a tilt that gains less than this of f is the last
+LITTLE = 0.05  # share of what a tilted sample gained: when three iterations gain less, it is time for the next tilt
 
 
-def sample_sizes(n_candidates: int, most: int | None = None) -> list[int | None]:
+def sample_sizes(n_candidates: int, most: int | None = None, tilted: bool = False) -> list[int | None]:
     """Anchors of each stage; None stands for all rows, whose pairs are visited once: as dear as a sample of half.
 
-    `most`: end with a sample of so many anchors, unless all rows are no dearer.
+    `most`: end with a sample of so many anchors, unless all rows are no dearer. `tilted`: a tilted sample is to stand
+    for all rows, and before it come smaller ones only.
     """
     last = None if most is None or 2 * most >= n_candidates else most
     end = n_candidates / 2 if last is None else last
+    if tilted and last is None:
+        end = min(end, tilted_anchors(n_candidates))
     sizes: list[int | None] = []
     size = FIRST_ANCHORS
     while 2 * size <= end:
         sizes.append(size)
         size *= GROWTH
     return [*sizes, last]
+
+
+def tilted_anchors(n_candidates: int) -> int:
+    """Of the sample that stands for all rows."""
+    return max(2 * FIRST_ANCHORS, round(TILTED_SHARE * n_candidates))
 
 
 @dataclass

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -10,13 +11,24 @@ from samekind.kernels.spectral import Matrix
 from samekind.solvers import factored, projected
 from samekind.solvers.certificate import Certificate, certify
 from samekind.solvers.events import Event, Observer, unobserved
-from samekind.solvers.growth import CHECK_EVERY, SETTLED, Noise, sample_sizes, standard_error
+from samekind.solvers.growth import (
+    CHECK_EVERY,
+    LITTLE,
+    MOST_TILTS,
+    SETTLED,
+    TILTS_SETTLED,
+    Noise,
+    sample_sizes,
+    standard_error,
+    tilted_anchors,
+)
 from samekind.solvers.jointproblem import JointProblem
 from samekind.solvers.jointstate import JointState, Run
-from samekind.solvers.ways import Convex, Factored, Found, Solver, Way
+from samekind.solvers.ways import Convex, Factored, Found, Look, Solver, Way
 
-LARGEST_CONVEX = 600  # dimensions: beyond them an eigendecomposition per step is what a convex step costs
-LATER_ITERATIONS = 4  # expected of a stage after the first
+LARGEST_CONVEX = 600  # dimensions: beyond them an eigendecomposition per step is what a convex step costs, unless
+SAMPLES_PER_DIMENSION = 5  # there are so many samples that their pairs cost more
+LATER_ITERATIONS = 4  # expected of a stage after the first, and looks at all rows
 KEEP_EVERY = 5  # iterations between two states to resume from
 CERTIFIED_ON = 1024  # anchors, where a certificate over all rows would be by far the dearest evaluation
 
@@ -52,46 +64,120 @@ def solve_joint(
 
     `anchors="grow"`: on samples of the rows first, on all of them in the end; a number: on samples of so many at most.
     """
-    chosen = choose_solver(problem.n_features, n_components) if solver == "auto" else solver
-    stages = _stages(problem, anchors, seed)
+    n_samples = problem.objective.relation.n_samples
+    chosen = choose_solver(problem.n_features, n_components, n_samples) if solver == "auto" else solver
     way: Way = (Factored if chosen == "factored" else Convex)(n_components, tol)
+    stages = _stages(problem, anchors, seed, way)
     state = JointState(0, way.first(stages[0], seed)) if resume is None else resume
-    listener = _Listener(observe, keep, max_iter, stages, tol)
+    course = _Course(way, stages, _Listener(observe, keep, max_iter, stages, tol), tol, max_iter, seed)
     while True:
         keep(state)
         stage, last = stages[state.stage], state.stage == len(stages) - 1
-        watch = _Watch(stage, way, listener, state, settles=len(stages) > 1 and last, tol=tol)
-        found = way.descend(stage, state, max_iter - state.earlier_iterations, watch, certified=len(stages) == 1)
-        state = replace(
-            state,
-            stage=state.stage + 1,
-            start=found.point,
-            earlier_iterations=state.earlier_iterations + found.n_iter,
-            earlier_evaluations=state.earlier_evaluations + found.n_evaluations,
-            run=None,
-            noise=None,
-            values=(),
-            hint=found.hint,
-        )
-        if last or listener.stopped or state.earlier_iterations >= max_iter:
+        if last and course.tilting and state.n_tilts < MOST_TILTS:
+            found, state = course.tilted(state)
+        else:
+            found, state = course.descended(state)
+        if found.complete or course.over(state):
             break
-    return _finished(way, stage, found, state, watch, complete=last, seed=seed)
+    return _finished(way, stage, found, state, stopped=course.listener.stopped, seed=seed)
 
 
-def choose_solver(n_features: int, n_components: int | None) -> Solver:
+def choose_solver(n_features: int, n_components: int | None, n_samples: int) -> Solver:
     """Factored where the factor is narrow (its gradient is then the cheaper one) or the matrix is large."""
     rank = n_features if n_components is None else n_components
-    return "factored" if 2 * rank < n_features or n_features > LARGEST_CONVEX else "convex"
+    large = n_features > LARGEST_CONVEX and n_samples < SAMPLES_PER_DIMENSION * n_features
+    return "factored" if 2 * rank < n_features or large else "convex"
 
 
-def _stages(problem: JointProblem, anchors: int | Literal["all", "grow"], seed: int) -> list[JointProblem]:
+def _stages(problem: JointProblem, anchors: int | Literal["all", "grow"], seed: int, way: Way) -> list[JointProblem]:
     if anchors == "all":
         return [problem]
-    sizes = sample_sizes(problem.objective.n_candidates, None if anchors == "grow" else anchors)
+    sizes = sample_sizes(problem.objective.n_candidates, None if anchors == "grow" else anchors, way.tilts)
     return [
         problem if size is None else problem.on_sample(size, np.random.RandomState([seed, at]))
         for at, size in enumerate(sizes)
     ]
+
+
+@dataclass(frozen=True)
+class _Course:
+    """From stage to stage: on samples, then on all rows, by tilts of a sample as long as they help."""
+
+    way: Way
+    stages: list[JointProblem]
+    listener: "_Listener"
+    tol: float
+    max_iter: int
+    seed: int
+
+    @property
+    def tilting(self) -> bool:
+        return self.way.tilts and len(self.stages) > 1 and not self.stages[-1].objective.is_sample
+
+    @cached_property
+    def sample(self) -> JointProblem:
+        """It stands for all rows once it is tilted."""
+        whole = self.stages[-1]
+        rng = np.random.RandomState([self.seed, len(self.stages)])
+        return whole.on_sample(tilted_anchors(whole.objective.n_candidates), rng)
+
+    def over(self, state: JointState) -> bool:
+        return self.listener.stopped or state.earlier_iterations >= self.max_iter
+
+    def descended(self, state: JointState) -> tuple[Found, JointState]:
+        """To where a stage has no more to give: on a sample that is its noise."""
+        stage, last = self.stages[state.stage], state.stage == len(self.stages) - 1
+        watch = _Watch(stage, self.way, self.listener, state, settles=len(self.stages) > 1 and last, tol=self.tol)
+        found = self._found(stage, state, watch, certified=len(self.stages) == 1)
+        found = replace(found, converged=found.converged or watch.settled, complete=last)
+        return found, _after(state, found, state.stage + (not last))
+
+    def tilted(self, state: JointState) -> tuple[Found, JointState]:
+        """A look at f over all rows, and descent on a sample whose value and gradient are set right there."""
+        whole = self.stages[-1]
+        look = Look(*whole.value_and_gradient(state.start))
+        bound = whole.lower_bound(state.start, *look)
+        if state.run is None:  # or else it was looked at before
+            gap, gain, little = look.value - bound, state.level - look.value, self.tol * abs(look.value)
+            details = {"n_anchors": whole.objective.n_anchors, "gap": gap}
+            stopped = self.listener.tell(state, 1, look.value, self.way.rank(state.start), details)
+            close = gap <= little or 0 <= gain <= TILTS_SETTLED * little
+            if close or stopped:
+                found = Found(state.start, 1, 1, close, None, state.hint, bound, look, complete=close)
+                return found, _after(state, found, state.stage)
+            helped = gain > 0
+            state = replace(
+                state,
+                n_tilts=state.n_tilts + 1 if helped else MOST_TILTS,
+                level=look.value,
+                earlier_iterations=state.earlier_iterations + 1,
+                earlier_evaluations=state.earlier_evaluations + 1,
+            )
+            if not helped:
+                return self.descended(state)
+        problem = self.sample.tilted(state.start, *look)
+        watch = _Watch(problem, self.way, self.listener, state, settles=True, tol=self.tol, began=look.value)
+        found = self._found(problem, state, watch, certified=False)
+        return replace(found, bound=bound), _after(state, found, state.stage)
+
+    def _found(self, problem: JointProblem, state: JointState, watch: "_Watch", *, certified: bool) -> Found:
+        left = self.max_iter - state.earlier_iterations
+        return self.way.descend(problem, state, left, watch, certified=certified)
+
+
+def _after(state: JointState, found: Found, stage: int) -> JointState:
+    """The start of the next stage, or of this one again."""
+    return replace(
+        state,
+        stage=stage,
+        start=found.point,
+        earlier_iterations=state.earlier_iterations + found.n_iter,
+        earlier_evaluations=state.earlier_evaluations + found.n_evaluations,
+        run=None,
+        noise=None,
+        values=(),
+        hint=found.hint,
+    )
 
 
 @dataclass
@@ -107,7 +193,6 @@ class _Listener:
 
     def tell(self, state: JointState, iteration: int, objective: float, rank: int, details: dict[str, Any]) -> bool:
         iteration += state.earlier_iterations
-        details = {"n_anchors": self.stages[state.stage].objective.n_anchors} | details
         left = self._left(state, iteration)
         event = Event("joint", iteration, self.max_iter, objective, rank, details, left=left)
         self.stopped = bool(self.observe(event))
@@ -122,15 +207,27 @@ class _Listener:
         goal = SETTLED * self.tol * abs(state.values[-1])
         here = max(0.0, float(np.log(goal / gains[-1]) / np.log(shrink))) if gains[-1] > goal else 0.0
         costs = [stage.objective.n_anchors / (1 if stage.objective.is_sample else 2) for stage in self.stages]
-        later = sum(costs[state.stage + 1 :]) / costs[state.stage]
-        return min(here + LATER_ITERATIONS * later, float(self.max_iter - iteration))
+        if 0 < state.n_tilts < MOST_TILTS:
+            here_costs = tilted_anchors(self.stages[-1].objective.n_candidates)
+            later = max(0, LATER_ITERATIONS - state.n_tilts) * costs[-1] / here_costs
+        else:
+            later = LATER_ITERATIONS * sum(costs[state.stage + 1 :]) / costs[state.stage]
+        return min(here + later, float(self.max_iter - iteration))
 
 
 class _Watch:
-    """Listens to the solver of one stage, and ends it when its progress is within the noise of the sample."""
+    """Listens to a solver, and ends it when its progress is within the noise of the sample, or has become little."""
 
     def __init__(
-        self, stage: JointProblem, way: Way, listener: _Listener, state: JointState, *, settles: bool, tol: float
+        self,
+        stage: JointProblem,
+        way: Way,
+        listener: _Listener,
+        state: JointState,
+        *,
+        settles: bool,
+        tol: float,
+        began: float | None = None,
     ):
         self.stage = stage
         self.way = way
@@ -138,6 +235,7 @@ class _Watch:
         self.state = state
         self.settles = settles
         self.tol = tol
+        self.began = began  # f where a sample was tilted
         self.noise = Noise(state.noise)
         self.settled = False
         self._leg = state.run.leg if isinstance(state.run, factored.State) else "free"
@@ -149,12 +247,13 @@ class _Watch:
         return self._hear(now.L, now.value, now.iteration, now.state, {})
 
     def _hear(self, point: Matrix, value: float, iteration: int, run: Run, details: dict[str, Any]) -> bool:
+        details = {"n_anchors": self.stage.objective.n_anchors} | details
         if isinstance(run, factored.State) and self._leg != run.leg:  # another leg starts elsewhere
             self._leg = run.leg
             self.state, self.noise = replace(self.state, values=()), Noise()
         values = (*self.state.values, value)[-8:]
-        ends = self.settles and len(values) > 1 and values[-2] - value <= SETTLED * self.tol * abs(value)
-        if self.stage.objective.is_sample and iteration % CHECK_EVERY == 0:
+        ends = self._little_is_gained(values)
+        if not self.settles and self.stage.objective.is_sample and iteration % CHECK_EVERY == 0:
             estimates = self.way.batch_values(self.stage, point)
             ends |= self.noise.drowns(estimates)
             details = details | {"estimated_error": standard_error(estimates)}
@@ -165,9 +264,16 @@ class _Watch:
             self.listener.keep(self.state)
         return ends or stop
 
+    def _little_is_gained(self, values: tuple[float, ...]) -> bool:
+        """In one iteration on all rows; on a tilted sample in three, as it is not f itself."""
+        window, little = (1, 0.0) if self.began is None else (3, LITTLE * (self.began - values[-1]))
+        if not self.settles or len(values) <= window:
+            return False
+        return values[-1 - window] - values[-1] <= max(little, SETTLED * self.tol * abs(values[-1]))
+
 
 def _finished(
-    way: Way, stage: JointProblem, found: Found, state: JointState, watch: _Watch, *, complete: bool, seed: int
+    way: Way, stage: JointProblem, found: Found, state: JointState, *, stopped: bool, seed: int
 ) -> JointResult:
     """f as it is over all rows, or as anchors see it that were not learned from; the certificate likewise."""
     full = way.factor(found.point, None)
@@ -179,7 +285,8 @@ def _finished(
     if certificate is None:
         dear = not sampled and way.name == "factored" and stage.objective.n_candidates > 2 * CERTIFIED_ON
         judge = stage.on_sample(CERTIFIED_ON, rng) if dear else seen
-        certificate, _ = certify(judge, full @ full.T, full.shape[1], way.tol, -np.inf if dear else found.bound)
+        bound = -np.inf if dear else found.bound
+        certificate, _ = certify(judge, full @ full.T, full.shape[1], way.tol, bound, found.look)
     if sampled:
         estimates = seen.factored_batch_values(L)
     else:
@@ -194,6 +301,6 @@ def _finished(
         way.name,
         state.earlier_iterations,
         state.earlier_evaluations,
-        converged=bool(complete and (found.converged or watch.settled)),
-        stopped=watch.listener.stopped,
+        converged=bool(found.complete and found.converged),
+        stopped=stopped,
     )

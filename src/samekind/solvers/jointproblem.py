@@ -20,6 +20,14 @@ class JointProblem:
     Z: Array
     ridge: float
     trace_bound: float = np.inf
+    tilt: Matrix | None = None  # of a sample that stands for all rows: `<tilt, A> + offset` is what its f over A lacks
+    offset: float = 0.0
+
+    def tilted(self, A: Matrix, value: float, gradient: Matrix) -> "JointProblem":
+        """With f and its gradient at A as given, being those over all rows."""
+        own_value, own_gradient = self.value_and_gradient(A)
+        tilt = gradient - own_gradient
+        return replace(self, tilt=tilt, offset=value - own_value - float(np.vdot(tilt, A)))
 
     def on_sample(self, n_anchors: int, rng: np.random.RandomState) -> "JointProblem":
         """The same problem, its loss estimated from random anchors."""
@@ -41,11 +49,13 @@ class JointProblem:
         return int(self.Z.shape[1])
 
     def value(self, A: Matrix) -> float:
-        return self.objective.value(self._distances(A)) + self.ridge / 2 * float(np.vdot(A, A))
+        loss = self.objective.value(self._distances(A))
+        return loss + self.ridge / 2 * float(np.vdot(A, A)) + self._tilt(A)
 
     def value_and_gradient(self, A: Matrix) -> tuple[float, Matrix]:
         loss, G = self.objective.value_and_form(self._distances(A), GramForm(self.Z))
-        return loss + self.ridge / 2 * float(np.vdot(A, A)), G + self.ridge * A
+        value = loss + self.ridge / 2 * float(np.vdot(A, A)) + self._tilt(A)
+        return value, G + self.ridge * A + (0 if self.tilt is None else self.tilt)
 
     def project(self, A: Matrix) -> Matrix:
         return project_trace_ball(A, self.trace_bound)
@@ -88,6 +98,9 @@ class JointProblem:
         for part in self.objective.over_blocks(lambda rows: self.Z[rows].T @ V[rows]):
             product += part
         return product
+
+    def _tilt(self, A: Matrix) -> float:
+        return 0.0 if self.tilt is None else float(np.vdot(self.tilt, A)) + self.offset
 
     def _factored_ridge(self, L: Matrix) -> float:
         inner = L.T @ L

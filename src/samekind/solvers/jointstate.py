@@ -25,6 +25,8 @@ class JointState:
     noise: NDArray[Any] | None = None  # what the batches said when they were last looked at
     values: tuple[float, ...] = ()  # f after the last iterations of this stage
     hint: float | None = None  # curvature or scale where the stage before ended
+    n_tilts: int = 0  # how often the last sample was tilted
+    level: float = np.inf  # f over all rows where it was tilted last
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """What a file keeps as arrays."""
@@ -40,6 +42,8 @@ class JointState:
             "earlier_iterations": self.earlier_iterations,
             "earlier_evaluations": self.earlier_evaluations,
             "hint": self.hint,
+            "n_tilts": self.n_tilts,
+            "level": self.level if np.isfinite(self.level) else None,
             "run": None if self.run is None else self.run.facts(),
             "solver": "factored" if isinstance(self.run, factored.State) else "convex",
         }
@@ -58,4 +62,6 @@ class JointState:
             arrays.get("noise"),
             tuple(arrays["values"].tolist()),
             None if facts["hint"] is None else float(facts["hint"]),
+            int(facts["n_tilts"]),
+            np.inf if facts["level"] is None else float(facts["level"]),
         )

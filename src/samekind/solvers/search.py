@@ -1,9 +1,8 @@
 """Line 4 of Algorithm 1: which group next. Exactly, or by a sketch of the weights and an exact look at the leaders."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import chain
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,25 +10,26 @@ from numpy.typing import NDArray
 
 from samekind.kernels.laplacian import BlockForm, WeightTile
 from samekind.kernels.sketch import ClassLayout, Range, SketchedLaplacian, Split, SplitForm
-from samekind.kernels.spectral import Matrix, Norm, block_score
+from samekind.kernels.spectral import Matrix, Norm, block_scores
 from samekind.kernels.types import IntArray
 from samekind.objective import Objective, Weights
 from samekind.solvers.blocks import BlockMetric
+from samekind.solvers.forecast import Forecast
 from samekind.solvers.projected import Point
 from samekind.store.base import FeatureStore, panels_of
-from samekind.store.scan import Source, Sources
+from samekind.store.scan import Sources, Stack
 
-FIRST_RANK, LARGEST_RANK = 16, 64  # of the sketch
-AGREEING = 0.03  # spread of exact over sketched scores, in logarithms, above which the rank of the sketch grows
-LEADERS, LEADING_SHARE = 48, 0.01  # groups looked at together: at least so many, and this share of all
-CONTROLS = 48  # random groups looked at in every round, to see how scores fell
-SHARED_FALL = 0.5  # of that fall, in logarithms, any other group is taken to have its share of
+FIRST_RANK, LARGEST_RANK = 8, 64  # of the sketch
+AGREEING = 0.015  # spread of exact over sketched scores, in logarithms, above which the rank of the sketch grows
+AT_LEAST, SHARE = 32, 0.01  # groups looked at together: so many, and this share of all
+LIKELY_ENOUGH = 2.5  # standard deviations by which a forecast may be too low
+PAIRS = 128  # of samples, whose distances tell which groups are alike
 TOLERATED = 0.99  # share of the best score that will do
-GROUPS_AT_ONCE = 8  # sketched by one thread
-AT_ONCE, AT_MOST = 2, 32  # leaders scored exactly, at once and in a round
+GROUPS_AT_ONCE, STACK_BYTES = 16, 2**25  # sketched by one thread, and what they may take
+AT_ONCE, AT_MOST = 2, 32  # groups scored exactly, at once and in a round
 CAUTION = 2.0  # standard deviations by which a sketched score may be too low
 FIRST_SPREAD = 0.1  # assumed before anything was compared
-REMEMBERED = 24  # comparisons of exact and sketched scores
+REMEMBERED = 12  # comparisons of exact and sketched scores
 CLASS_SHARE = 1 / 16  # of the memory budget, for same-class pairs
 
 
@@ -73,24 +73,30 @@ class Scoring:
         scores: list[float] = []
         for panel in panels_of(self.store, groups, self.rows):
             _, blocks = weights.into(BlockForm(panel.Z, panel.columns))
-            scores += [self.score(G, k, metric) for k, G in zip(panel.groups, blocks, strict=True)]
+            scores += [float(self.of([k], G[np.newaxis], metric)[0]) for k, G in zip(panel.groups, blocks, strict=True)]
         return np.array(scores)
 
     def sketched(self, laplacian: SketchedLaplacian, groups: Sequence[int], metric: BlockMetric) -> Point:
-        def score(source: Source) -> float:
-            G = laplacian.block(source.Z, source.size)
-            if source.map is not None:
-                G = source.map.T @ G @ source.map
-            return self.score(G, source.group, metric)
+        return self.through(groups, lambda some, stack: self.of(some, stack.mapped(laplacian.blocks(stack.Z)), metric))
 
-        def several(part: Sequence[int]) -> list[float]:
-            return [score(source) for source in self.sources.of(part)]
+    def distances(self, groups: Sequence[int], first: IntArray, second: IntArray) -> Point:
+        """Squared distances (len(groups), len(first)) of some pairs of samples, in each group."""
+        return self.through(groups, lambda some, stack: stack.distances(first, second))
 
-        batches = [groups[start : start + GROUPS_AT_ONCE] for start in range(0, len(groups), GROUPS_AT_ONCE)]
-        return np.array(list(chain.from_iterable(self.objective.executor.map(several, batches))))
+    def through(self, groups: Sequence[int], seen: Callable[[Sequence[int], Stack], NDArray[Any]]) -> NDArray[Any]:
+        """What is seen of the groups, some at once, one row each."""
+        n = min(GROUPS_AT_ONCE, max(1, STACK_BYTES // self.sources.largest))
+        batches = [groups[start : start + n] for start in range(0, len(groups), n)]
+        parts = list(self.objective.executor.map(lambda some: seen(some, self.sources.of(some)), batches))
+        return np.concatenate(parts) if parts else np.zeros(0)
 
-    def score(self, G: Matrix, k: int, metric: BlockMetric) -> float:
-        return block_score(G + self.ridge * metric.block(k, len(G)), self.norm)
+    def of(self, groups: Sequence[int], G: Matrix, metric: BlockMetric) -> Point:
+        """Scores by the gradients of the loss, a stack of them."""
+        for k, G_k in zip(groups, G, strict=True):
+            if k in metric.blocks:
+                block = metric.blocks[k]
+                G_k[: len(block), : len(block)] += self.ridge * block
+        return block_scores(G, self.norm)
 
 
 class ExactSearch:
@@ -113,38 +119,41 @@ class ExactSearch:
 
 
 class FastSearch:
-    """Scores by a sketch of the weights; those of the leaders in every round, the first of them then exactly.
+    """Scores by a sketch of the weights, the leading ones then exactly.
 
-    Scores fall from round to round, and some random groups tell by how much. A group that was not looked at is taken to
-    have fallen by half as much since it was. That is a bound for nearly all, and groups are looked at from the highest
-    bound down, until the rest is behind the best one seen (as in Minoux' lazy greedy algorithm).
+    In the first round all groups are looked at. Later the leaders and as many random groups are; by what became of
+    them the others' scores are foreseen, and groups are looked at from the highest bound down until the rest is
+    unlikely to be ahead of the best one seen (as in Minoux' lazy greedy algorithm, where an old score is the bound).
     """
 
     def __init__(self, scoring: Scoring, groups: Sequence[int], seed: int):
         self.scoring = scoring
         self.groups = np.asarray(groups)
         self.seed = seed
-        self.at_once = max(LEADERS, round(LEADING_SHARE * len(groups)))
+        self.at_once = max(AT_LEAST, round(SHARE * len(groups)))
         self.rank = FIRST_RANK
         self.range: Range | None = None
-        self.scores = np.full(len(groups), np.inf)  # when last looked at
-        self.levels = np.ones(len(groups))  # of all scores, then
+        self.forecast: Forecast | None = None
         self.ratios: list[float] = []  # logarithms of exact over sketched scores, of late
         objective = scoring.objective
         self.layout = ClassLayout.of(objective.relation.class_sizes, int(objective.memory_budget * CLASS_SHARE / 8))
 
     def best(self, weights: Weights, metric: BlockMetric, n_rounds: int) -> Choice:
         laplacian = self._sketch(weights, n_rounds)
-        looked = self._look(laplacian, metric, n_rounds)
-        exact = self._exactly(weights, looked, metric)
+        if self.forecast is None:
+            seen, spread_of_forecast = self._look_at_all(laplacian, metric), 0.0
+        else:
+            seen, spread_of_forecast = self._look(self.forecast, laplacian, metric, n_rounds)
+        exact = self._exactly(weights, seen, metric)
         best = max(exact, key=lambda at: exact[at])
         spread = self._spread()
         details = {
-            "sketched": len(looked),
+            "sketched": len(seen),
             "rescored": len(exact),
             "sketch_rank": laplacian.rank,
             "sketch_missed": laplacian.missed,
             "score_spread": spread,
+            "forecast_spread": spread_of_forecast,
         }
         if spread > AGREEING and len(self.ratios) == REMEMBERED and self.rank < LARGEST_RANK:
             self.rank, self.ratios = 2 * self.rank, []
@@ -152,16 +161,24 @@ class FastSearch:
 
     def memory(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         assert self.range is not None
-        arrays = {"scores": self.scores.copy(), "levels": self.levels.copy(), "range": self.range.Q}
-        arrays["ratios"] = np.array(self.ratios)
+        assert self.forecast is not None
+        arrays = self.forecast.memory() | {"range": self.range.Q, "ratios": np.array(self.ratios)}
         return arrays, {"sketch_rank": self.rank}
 
     def recall(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
-        if "scores" not in arrays:  # nothing was looked at yet
+        if "range" not in arrays:  # nothing was looked at yet
             return
-        self.scores, self.levels = arrays["scores"].copy(), arrays["levels"].copy()
         self.ratios = arrays["ratios"].tolist()
         self.range, self.rank = Range(arrays["range"]), int(facts["sketch_rank"])
+        distances = self.scoring.distances(self.groups.tolist(), *self._pairs)
+        self.forecast = Forecast(distances, np.ones(len(self.groups)))
+        self.forecast.recall(arrays)
+
+    @cached_property
+    def _pairs(self) -> tuple[IntArray, IntArray]:
+        """Two places each among the samples."""
+        first, second = np.random.RandomState([self.seed]).randint(len(self.scoring.rows), size=(2, PAIRS))
+        return first, second
 
     def _sketch(self, weights: Weights, n_rounds: int) -> SketchedLaplacian:
         relation = self.scoring.objective.relation
@@ -178,50 +195,58 @@ class FastSearch:
         laplacian, self.range = self.range.sketch(into, self.layout, same, self.rank, rng)
         return laplacian
 
-    def _look(self, laplacian: SketchedLaplacian, metric: BlockMetric, n_rounds: int) -> IntArray:
-        """Sketched scores from the top down; who was looked at, the best first."""
-        leaders, others = np.split(np.argsort(-self.scores, kind="stable"), [self.at_once])
-        if not np.isfinite(self.scores).all() or len(others) <= CONTROLS:
-            looked = np.arange(len(self.scores))
-            self._sketch_scores(laplacian, looked, metric)
-            return looked[np.argsort(-self.scores, kind="stable")]
-        controls = np.random.RandomState([self.seed, n_rounds, 1]).permutation(others)[:CONTROLS]
-        before = self.scores[controls] / self.levels[controls]
-        looked = np.concatenate([leaders, controls])
-        self._sketch_scores(laplacian, looked, metric)
-        changes = self.scores[controls][before > 0] / before[before > 0]
-        level = (float(np.median(changes)) if len(changes) else 0.0) or float(self.levels.min())
-        self.levels[looked] = level
-        waiting = others[~np.isin(others, controls)]
-        bounds = self.scores[waiting] * (level / self.levels[waiting]) ** SHARED_FALL
-        falling = np.argsort(-bounds, kind="stable")
-        waiting, bounds = waiting[falling], bounds[falling]
-        while len(waiting):
-            ahead = int(np.count_nonzero(bounds * TOLERATED >= self.scores[looked].max()))
+    def _look_at_all(self, laplacian: SketchedLaplacian, metric: BlockMetric) -> dict[int, float]:
+        """Sketched scores, and with the groups at hand how alike they are."""
+        scoring = self.scoring
+
+        def seen(some: Sequence[int], stack: Stack) -> NDArray[Any]:
+            scores = scoring.of(some, stack.mapped(laplacian.blocks(stack.Z)), metric)
+            return np.column_stack([scores, stack.distances(*self._pairs)])
+
+        scores, distances = np.split(scoring.through(self.groups.tolist(), seen), [1], axis=1)
+        self.forecast = Forecast(distances, scores[:, 0])
+        return dict(enumerate(scores[:, 0].tolist()))
+
+    def _look(
+        self, forecast: Forecast, laplacian: SketchedLaplacian, metric: BlockMetric, n_rounds: int
+    ) -> tuple[dict[int, float], float]:
+        """Sketched scores from the top down; and how uncertain those not looked at are, in logarithms."""
+        falling = np.argsort(-forecast.known.expected, kind="stable")
+        leaders, others = np.split(falling, [self.at_once])
+        some = np.random.RandomState([self.seed, n_rounds, 1]).permutation(others)[: self.at_once]
+        seen: dict[int, float] = {}
+        self._see(seen, np.concatenate([leaders, some]), laplacian, metric)
+        trained = 0
+        while True:
+            looked, scores = np.array(list(seen)), np.array(list(seen.values()))
+            if len(looked) >= 2 * trained:
+                outlook, trained = forecast.outlook(looked, scores), len(looked)
+            bounds = outlook.bounds(LIKELY_ENOUGH)
+            bounds[looked] = -np.inf
+            ahead = int(np.count_nonzero(bounds * TOLERATED >= scores.max()))
             if not ahead:
-                break
-            n = min(ahead, self.at_once)
-            batch, waiting, bounds = waiting[:n], waiting[n:], bounds[n:]
-            self._sketch_scores(laplacian, batch, metric)
-            self.levels[batch] = level
-            looked = np.concatenate([looked, batch])
-        return looked[np.argsort(-self.scores[looked], kind="stable")]
+                forecast.learn(outlook, looked, scores)
+                unseen = np.isfinite(bounds)
+                return seen, float(np.sqrt(np.mean(outlook.variance[unseen]))) if unseen.any() else 0.0
+            batch = np.argsort(-bounds, kind="stable")[: min(ahead, self.at_once)]
+            self._see(seen, batch, laplacian, metric)
 
-    def _sketch_scores(self, laplacian: SketchedLaplacian, at: IntArray, metric: BlockMetric) -> None:
+    def _see(self, seen: dict[int, float], at: IntArray, laplacian: SketchedLaplacian, metric: BlockMetric) -> None:
         rising = np.sort(at)
-        self.scores[rising] = self.scoring.sketched(laplacian, self.groups[rising].tolist(), metric)
+        scores = self.scoring.sketched(laplacian, self.groups[rising].tolist(), metric)
+        seen |= dict(zip(rising.tolist(), scores.tolist(), strict=True))
 
-    def _exactly(self, weights: Weights, looked: IntArray, metric: BlockMetric) -> dict[int, float]:
-        """Exact scores of the leaders, from the top, until no other can be expected to be ahead."""
+    def _exactly(self, weights: Weights, seen: Mapping[int, float], metric: BlockMetric) -> dict[int, float]:
+        """Exact scores of the leading groups, from the top, until no other can be expected to be ahead."""
         exact: dict[int, float] = {}
-        falling: list[int] = looked.tolist()
+        falling = sorted(seen, key=lambda at: -seen[at])
         while falling and len(exact) < AT_MOST:
-            if exact and self._upper(self.scores[falling[0]]) * TOLERATED <= max(exact.values()):
+            if exact and self._upper(seen[falling[0]]) * TOLERATED <= max(exact.values()):
                 break
             batch, falling = falling[:AT_ONCE], falling[AT_ONCE:]
             scores = self.scoring.exact(weights, self.groups[batch].tolist(), metric)
             exact |= dict(zip(batch, scores.tolist(), strict=True))
-            self._remember(scores, self.scores[batch])
+            self._remember(scores, np.array([seen[at] for at in batch]))
         return exact
 
     def _remember(self, exact: Point, sketched: Point) -> None:

@@ -1,7 +1,7 @@
 """The two ways to solve a stage of step 2: over A, by projected descent, or over L, by factored descent."""
 
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
@@ -27,6 +27,13 @@ class Watch(Protocol):
     def hear_factored(self, now: factored.Progress) -> bool: ...
 
 
+class Look(NamedTuple):
+    """f at A and its gradient there."""
+
+    value: float
+    gradient: Matrix
+
+
 @dataclass(frozen=True)
 class Found:
     point: Matrix
@@ -36,6 +43,8 @@ class Found:
     certificate: Certificate | None
     hint: float | None  # curvature or scale, for the next stage
     bound: float = -np.inf  # what f is known not to go below
+    look: Look | None = None  # over all rows
+    complete: bool = False  # nothing is to follow
 
 
 class Way(Protocol):
@@ -49,6 +58,11 @@ class Way(Protocol):
 
     @property
     def tol(self) -> float: ...
+
+    @property
+    def tilts(self) -> bool:
+        """Whether a tilted sample can stand for all rows."""
+        ...
 
     def first(self, stage: JointProblem, seed: int) -> Matrix: ...
 
@@ -70,6 +84,7 @@ class Convex:
     n_components: int | None
     tol: float
     name: Solver = "convex"
+    tilts: bool = True
 
     def first(self, stage: JointProblem, seed: int) -> Matrix:
         return np.zeros((stage.n_features, stage.n_features))
@@ -115,6 +130,7 @@ class Factored:
     n_components: int | None
     tol: float
     name: Solver = "factored"
+    tilts: bool = False  # over L it is no faster than more anchors
 
     def most(self, stage: JointProblem) -> int:
         """Columns that the factor may have."""

@@ -15,20 +15,30 @@ from samekind.store.base import FeatureStore, centred
 from samekind.store.whiten import WhitenedStore
 
 
-class Source(NamedTuple):
-    """A group is `Z @ map`; without a map it is Z."""
+class Stack(NamedTuple):
+    """Some groups: the j-th is `Z[j] @ maps[j]`, without maps Z[j]; both with zeros up to equal widths."""
 
-    group: int
-    Z: NDArray[np.float32]  # (len(rows), w): centred, zeros up to full lanes; valid until its buffer is used again
-    size: int  # columns that are not just zeros
-    map: NDArray[np.float32] | None
+    Z: NDArray[np.float32]  # (n, len(rows), w), centred; valid until its buffer is used again
+    maps: NDArray[np.float32] | None  # (n, w, d)
+
+    def mapped(self, G: NDArray[np.float64]) -> NDArray[np.float64]:
+        """`map^T G map` of each in a stack of matrices of the Z."""
+        if self.maps is None:
+            return G
+        mapped: NDArray[np.float64] = np.swapaxes(self.maps, 1, 2) @ G @ self.maps
+        return mapped
+
+    def distances(self, first: IntArray, second: IntArray) -> NDArray[np.float32]:
+        """Squared distances (n, p) of some pairs of rows, in each group."""
+        between = self.Z[:, first] - self.Z[:, second]
+        if self.maps is not None:
+            between = between @ self.maps
+        distances: NDArray[np.float32] = np.einsum("npd,npd->np", between, between)
+        return distances
 
 
 class Sources:
-    """What the groups of a store are made of, for the same rows again and again; safe for several threads.
-
-    A matrix of a whitened group is `map^T G map`, G that of its source.
-    """
+    """What the groups of a store are made of, for the same rows again and again; safe for several threads."""
 
     def __init__(self, store: FeatureStore, rows: IntArray):
         self.whitening = store.whitening if isinstance(store, WhitenedStore) else None
@@ -36,18 +46,29 @@ class Sources:
         self.rows = rows
         self._local = threading.local()
 
-    def of(self, groups: Sequence[int]) -> list[Source]:
-        """Some groups, in a buffer of this thread."""
-        if not len(groups):
-            return []
+    @property
+    def largest(self) -> int:
+        """Bytes of the largest group."""
+        return 4 * len(self.rows) * full_lanes(int(self.raw.group_sizes.max()))
+
+    def of(self, groups: Sequence[int]) -> Stack:
+        """Some groups, at least one, in a buffer of this thread."""
         named = np.asarray(groups, dtype=np.intp)
         numbers = named if self.whitening is None else self.whitening.groups[named]
         sizes = self.raw.group_sizes[numbers].tolist()
         n, width = len(self.rows), full_lanes(max(sizes))
         stack = self._buffer(len(numbers) * n * width).reshape(len(numbers), n, width)
         self._fill(stack, named, numbers, sizes)
-        maps = [None if self.whitening is None else self.whitening.maps[k] for k in named]
-        return [Source(int(k), *source) for k, *source in zip(named, stack, sizes, maps, strict=True)]
+        return Stack(stack, self._maps(named, width))
+
+    def _maps(self, named: IntArray, width: int) -> NDArray[np.float32] | None:
+        if self.whitening is None:
+            return None
+        maps = [self.whitening.maps[k] for k in named]
+        stacked = np.zeros((len(maps), width, max(map.shape[1] for map in maps)), np.float32)
+        for wide, map in zip(stacked, maps, strict=True):
+            wide[: len(map), : map.shape[1]] = map
+        return stacked
 
     def _fill(self, stack: NDArray[np.float32], named: IntArray, numbers: IntArray, sizes: list[int]) -> None:
         """The features of each group, centred."""

@@ -1,0 +1,146 @@
+"""Scores that were not looked at again, foreseen from those that were."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from samekind.solvers import forecast
+from samekind.solvers.forecast import Forecast
+
+N_GROUPS, N_KINDS, N_PAIRS = 240, 8, 60
+
+
+def kinds_of_groups(seed=0):
+    """Groups of a few kinds: those of a kind see nearly the same distances. `kinds, distances`."""
+    rng = np.random.default_rng(seed)
+    kinds = rng.integers(N_KINDS, size=N_GROUPS)
+    distances = rng.gamma(4, size=(N_KINDS, N_PAIRS))[kinds] * rng.gamma(200, 1 / 200, size=(N_GROUPS, N_PAIRS))
+    return kinds, distances
+
+
+def changed(scores, kinds, seed=0, common=-0.3, of_kind=0.2, own=0.02):
+    """All scores a round later."""
+    rng = np.random.default_rng([seed, 1])
+    return scores * np.exp(common + of_kind * rng.normal(size=N_KINDS)[kinds] + own * rng.normal(size=N_GROUPS))
+
+
+def looked_at(n=60, seed=0):
+    return np.random.default_rng([seed, 2]).permutation(N_GROUPS)[:n]
+
+
+def literal(made, looked, scores):
+    """The outlook as a textbook has it: in float64, with an inverse."""
+    S = made.signatures.astype(np.float64)
+    alike = np.exp((S @ S.T - 1) / forecast.LENGTH)
+    changes = np.log(scores) - made.known.expected[looked]
+    common = np.median(changes)
+    spread = 1.4826 * np.median(np.abs(changes - common))
+    own = np.clip(changes - common, -forecast.OUTLYING * spread, forecast.OUTLYING * spread)
+    noise = np.diag(forecast.OWN_SHARE + made.known.variance[looked] / spread**2)
+    inverse = np.linalg.inv(alike[np.ix_(looked, looked)] + noise)
+    towards = alike[:, looked]
+    expected = made.known.expected + common + towards @ inverse @ own
+    scale = own @ inverse @ own / len(looked)
+    variance = scale * (1 + forecast.OWN_SHARE - np.diag(towards @ inverse @ towards.T))
+    return expected, made.known.variance + variance
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_an_outlook_is_the_posterior_of_a_gaussian_process(seed):
+    kinds, distances = kinds_of_groups(seed)
+    scores = np.random.default_rng(seed).gamma(5, size=N_GROUPS)
+    made, looked = Forecast(distances, scores), looked_at(seed=seed)
+    for round_ in range(3):
+        scores = changed(scores, kinds, seed=10 * seed + round_)
+        outlook = made.outlook(looked, scores[looked])
+        expected, variance = literal(made, looked, scores[looked])
+        np.testing.assert_allclose(outlook.expected, expected, atol=1e-4)
+        np.testing.assert_allclose(outlook.variance, variance, rtol=1e-3, atol=1e-6)
+        made.learn(outlook, looked, scores[looked])
+        looked = looked_at(seed=100 + seed)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_groups_alike_tell_of_each_other(seed):
+    kinds, distances = kinds_of_groups(seed)
+    before = np.random.default_rng(seed).gamma(5, size=N_GROUPS)
+    after = changed(before, kinds, seed)
+    looked = looked_at(seed=seed)
+    outlook = Forecast(distances, before).outlook(looked, after[looked])
+    unseen = np.setdiff1d(np.arange(N_GROUPS), looked)
+    errors = (np.log(after) - outlook.expected)[unseen]
+    plain = (np.log(after / before) - np.median(np.log(after / before)[looked]))[unseen]
+    assert errors.std() < plain.std() / 3
+    within = np.abs(errors) <= 2 * np.sqrt(outlook.variance[unseen])
+    assert within.mean() > 0.85
+    assert np.sqrt(outlook.variance[unseen].mean()) < 5 * errors.std()
+
+
+def test_bounds_are_above_nearly_all_scores():
+    kinds, distances = kinds_of_groups()
+    before = np.random.default_rng(0).gamma(5, size=N_GROUPS)
+    after, looked = changed(before, kinds), looked_at()
+    outlook = Forecast(distances, before).outlook(looked, after[looked])
+    np.testing.assert_allclose(outlook.bounds(0.0), np.exp(outlook.expected))
+    assert (after <= outlook.bounds(3.0)).mean() > 0.97
+
+
+def test_what_is_looked_at_is_known_and_the_rest_grows_uncertain():
+    kinds, distances = kinds_of_groups()
+    scores = np.random.default_rng(0).gamma(5, size=N_GROUPS)
+    made = Forecast(distances, scores)
+    for round_ in range(4):
+        scores, looked = changed(scores, kinds, round_), looked_at(seed=round_ % 2)
+        before = made.known.variance
+        made.learn(made.outlook(looked, scores[looked]), looked, scores[looked])
+        unseen = np.setdiff1d(np.arange(N_GROUPS), looked)
+        np.testing.assert_allclose(made.known.expected[looked], np.log(scores[looked]))
+        assert not made.known.variance[looked].any()
+        assert (made.known.variance[unseen] > before[unseen]).all()
+
+
+def test_a_few_groups_that_crash_do_not_make_all_others_uncertain():
+    kinds, distances = kinds_of_groups()
+    before = np.random.default_rng(0).gamma(5, size=N_GROUPS)
+    after, looked = changed(before, kinds, of_kind=0.0), looked_at()
+    crashed = after.copy()
+    crashed[looked[:2]] /= 1000
+    spread = [
+        np.sqrt(Forecast(distances, before).outlook(looked, scores[looked]).variance.mean())
+        for scores in (after, crashed)
+    ]
+    assert spread[1] < 2 * spread[0]
+
+
+def test_only_so_many_are_trained_on(monkeypatch):
+    kinds, distances = kinds_of_groups()
+    before = np.random.default_rng(0).gamma(5, size=N_GROUPS)
+    after, looked = changed(before, kinds), looked_at()
+    few = Forecast(distances, before).outlook(looked[:20], after[looked[:20]])
+    monkeypatch.setattr(forecast, "MOST_TRAINED", 20)
+    many = Forecast(distances, before).outlook(looked, after[looked])
+    np.testing.assert_array_equal(few.expected, many.expected)
+
+
+@given(st.lists(st.floats(0, 1e6), min_size=8, max_size=8), st.lists(st.floats(0, 1e6), min_size=4, max_size=4))
+def test_any_scores_give_a_finite_outlook(before, after):
+    distances = np.random.default_rng(0).gamma(4, size=(8, 12))
+    distances[0] = 0  # a group where nothing differs
+    outlook = Forecast(distances, np.array(before)).outlook(np.array([0, 2, 5, 7]), np.array(after))
+    assert np.isfinite(outlook.expected).all()
+    assert np.isfinite(outlook.variance).all()
+    assert (outlook.variance >= 0).all()
+
+
+def test_it_goes_on_from_what_it_remembers():
+    kinds, distances = kinds_of_groups()
+    scores = np.random.default_rng(0).gamma(5, size=N_GROUPS)
+    made, looked = Forecast(distances, scores), looked_at()
+    after = changed(scores, kinds)
+    made.learn(made.outlook(looked, after[looked]), looked, after[looked])
+    again = Forecast(distances, np.ones(N_GROUPS))
+    again.recall(made.memory())
+    later = changed(after, kinds, seed=7)
+    for one, other in zip(made.outlook(looked, later[looked]), again.outlook(looked, later[looked]), strict=True):
+        np.testing.assert_array_equal(one, other)
