@@ -13,8 +13,8 @@ from tests.stores import disk_store
 
 X, Y = cases.labelled_data((6, 5, 4, 6, 5, 4), 12, spread=2.0)
 X += 5
-I, J = np.triu_indices(len(Y), 1)
-PAIRS = np.stack([X[I], X[J]], axis=1)
+FIRST, SECOND = np.triu_indices(len(Y), 1)
+PAIRS = np.stack([X[FIRST], X[SECOND]], axis=1)
 LEARNERS = {
     "blocks": SparseBlockMetric(3, max_groups=2, random_state=0),
     "joint": JointMetric(3, random_state=0),
@@ -45,7 +45,7 @@ def divided(codes, normalise):
 
 
 def squared(codes):
-    return ((codes[I] - codes[J]) ** 2).sum(axis=1)
+    return ((codes[FIRST] - codes[SECOND]) ** 2).sum(axis=1)
 
 
 @normalising
@@ -114,9 +114,9 @@ def test_there_is_no_matrix(learner):
 
 def test_calibration_keeps_it(learner):
     ours = learner.set_params(normalise="unit").fit(X, Y)
-    ours.calibrate_threshold(PAIRS, Y[I] == Y[J], strategy="far", far=0.05)
+    ours.calibrate_threshold(PAIRS, Y[FIRST] == Y[SECOND], strategy="far", far=0.05)
     assert ours.metric_.normalise == "unit"
-    assert 0 < (squared(ours.transform(X)) <= ours.threshold_)[Y[I] != Y[J]].mean() <= 0.05
+    assert 0 < (squared(ours.transform(X)) <= ours.threshold_)[Y[FIRST] != Y[SECOND]].mean() <= 0.05
 
 
 @normalising
