@@ -7,7 +7,7 @@ from samekind import EnsembleMetric, Metric
 from samekind.extraction import extract
 from samekind.images.listing import list_images
 from samekind.images.load import ImageError, load_image
-from samekind.kernels.flips import flip_free_codes
+from samekind.kernels.flips import flip_free_codes, flip_free_distances
 from tests.picture_folders import small_extractor, write_pictures
 
 
@@ -85,6 +85,26 @@ def test_flip_free_codes_are_those_of_picture_and_mirror_image(model, files):
     Z, mirrored = (model.metric_.encode([grey[:, ::step] for grey in greys]) for step in (1, -1))
     assert codes.shape == (6, Z.shape[1] + 1)
     np.testing.assert_allclose(codes, flip_free_codes(Z, mirrored), atol=2e-3)
+
+
+@pytest.mark.parametrize("normalise", ["none", "root", "unit"])
+def test_flip_free_distances_are_means_of_four_of_the_metric(model, files, normalise):
+    metric = model.metric_.with_normalise(normalise)
+    greys = [load_image(file.path).grey for file in files[:6]]
+    encoder = metric.encoder(flip_free=True)
+    features = np.stack([encoder.features(grey, "it") for grey in greys]).astype(np.float64)
+    four = [metric.pair_distance(np.stack([features[:3, i], features[3:, j]], axis=1)) for i in (0, 1) for j in (0, 1)]
+    codes = metric.encode(greys, flip_free=True)
+    np.testing.assert_allclose(flip_free_distances(codes[:3], codes[3:]), np.mean(four, axis=0), rtol=1e-3)
+
+
+@pytest.mark.parametrize("normalise", ["root", "unit"])
+def test_encoding_divides_codes_by_their_lengths(model, files, normalise):
+    paths = [file.path for file in files[:6]]
+    plain = model.metric_.encode(paths)
+    lengths = np.linalg.norm(plain, axis=1, keepdims=True)
+    expected = plain / (lengths if normalise == "unit" else np.sqrt(lengths))
+    np.testing.assert_allclose(model.metric_.with_normalise(normalise).encode(paths), expected, atol=1e-5)
 
 
 def test_a_picture_and_its_mirror_image_have_one_flip_free_code(model, files):

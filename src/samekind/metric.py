@@ -1,6 +1,7 @@
 """`Metric`: all that crosses from training to use.
 
-Distances are squared throughout: ``d(u, v) = ||L (u - v)||^2`` on the selected columns, ``L`` the components.
+Distances are squared throughout: ``d(u, v) = ||L (u - v)||^2`` on the selected columns, ``L`` the components. Where
+codes are normalised by their lengths, it is the squared Euclidean distance of the normalised codes.
 A metric that was learned from pictures also knows which regions of them it reads, and encodes pictures itself.
 """
 
@@ -15,9 +16,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from samekind.files import write_whole
+from samekind.kernels.lengths import NORMALISATIONS, Normalise, normalised
 from samekind.metricfields import (
     Floats,
     as_json_keeps,
+    checked_choice,
     checked_columns,
     checked_components,
     checked_feature_names,
@@ -58,9 +61,14 @@ class Metric:
     attributes : mapping
         Notes on the training (loss, ridge, version ...), as JSON keeps them: tuples become lists.
     mean : (n_columns,) array or None
-        Taken off the selected columns before they are projected; distances do not see it, rounding does.
+        Taken off the selected columns before they are projected. Distances do not see it (rounding does), unless
+        codes are normalised.
     extractor : mapping or None
         How the selected columns come from a picture (crop, families, chosen regions), for `encode`.
+    normalise : "none", "root" or "unit"
+        What becomes of a code c: c, c / sqrt(||c||) or c / ||c||; one of length zero stays zero. With "unit" the
+        squared distance is 2 - 2 cos of the angle between two codes. Lengths and angles depend on where codes are
+        measured from, so "root" and "unit" need a mean: that of the training samples, or zeros if the origin is meant.
     """
 
     components: Floats
@@ -72,6 +80,7 @@ class Metric:
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
     mean: Floats | None = None
     extractor: Mapping[str, Any] | None = None
+    normalise: Normalise = "none"
 
     def __post_init__(self) -> None:
         n_features = checked_n_features(self.n_features)
@@ -86,7 +95,9 @@ class Metric:
             "attributes": as_json_keeps("attributes", self.attributes),
             "mean": None if self.mean is None else checked_mean(self.mean, len(columns)),
             "extractor": None if self.extractor is None else as_json_keeps("extractor", self.extractor),
+            "normalise": checked_choice("normalise", self.normalise, NORMALISATIONS),
         }
+        _check_centre(self)
         for name, value in checked.items():
             object.__setattr__(self, name, value)
 
@@ -107,7 +118,15 @@ class Metric:
         return full
 
     def get_mahalanobis_matrix(self) -> Floats:
-        """The matrix A of ``d(u, v) = (u - v)^T A (u - v)``: (n_features, n_features)."""
+        """The matrix A of ``d(u, v) = (u - v)^T A (u - v)``: (n_features, n_features).
+
+        There is none where codes are normalised.
+        """
+        if self.normalise != "none":
+            raise ValueError(
+                f"A metric with normalise={self.normalise!r} has no Mahalanobis matrix: its distances depend on more "
+                'than differences. Use pair_distance, or with_normalise("none") for the matrix before normalisation.'
+            )
         full = np.zeros((self.n_features, self.n_features), dtype=self.components.dtype)
         full[np.ix_(self.columns, self.columns)] = self.components.T @ self.components
         return full
@@ -115,8 +134,8 @@ class Metric:
     def transform(self, X: ArrayLike) -> Floats:
         """Map rows of all features, or of the selected columns alone, to codes (n, n_components).
 
-        Euclidean distances between codes are the metric's: ``(X - mean) @ components.T``. float32 stays float32
-        (float16 becomes it); everything else is computed in float64.
+        Euclidean distances between codes are the metric's: ``(X - mean) @ components.T``, then normalised. float32
+        stays float32 (float16 becomes it); everything else is computed in float64.
         """
         rows = finite_floats(X, "X")
         if rows.ndim != 2:
@@ -124,10 +143,7 @@ class Metric:
                 f"X must have two dimensions, (n_samples, n_features), but has shape {rows.shape}. "
                 "For a single vector x give x.reshape(1, -1)."
             )
-        selected = self._select(rows, "X")
-        if self.mean is not None:
-            selected = selected - self.mean.astype(selected.dtype, copy=False)
-        return self._project(selected)
+        return self._codes(self._select(rows, "X"))
 
     def encode(
         self,
@@ -146,7 +162,7 @@ class Metric:
             Arrays are grey (height, width) or RGB (height, width, 3): uint8, uint16, or floats from 0 to 1. They are
             cropped, aligned and smoothed as the training pictures were.
         flip_free : bool
-            Codes of n_components + 1 numbers, [m, sqrt(v)], from a picture and its mirror image;
+            Codes of n_components + 1 numbers, [m, sqrt(v)], from those of a picture and its mirror image;
             `samekind.evaluation.flip_free_distances` compares them.
         landmarks : path of a CSV, mapping name -> points (3, 2), or None
             Left eye, right eye, middle of the mouth; for a metric whose training pictures were aligned by them. Names
@@ -184,9 +200,13 @@ class Metric:
         if both.ndim != 3 or both.shape[1] != 2:
             raise ValueError(f"pairs must have shape (n_pairs, 2, n_features), but has {both.shape}.")
         both = self._select(both, "pairs")
-        # Subtracting before projecting keeps the digits of close pairs.
-        codes = self._project(both[:, 0] - both[:, 1])
-        distances: Floats = np.einsum("ij,ij->i", codes, codes)
+        first, second = both[:, 0], both[:, 1]
+        if self.normalise == "none":
+            # Subtracting before projecting keeps the digits of close pairs.
+            between = self._project(first - second)
+        else:
+            between = self._codes(first) - self._codes(second)
+        distances: Floats = np.einsum("ij,ij->i", between, between)
         return distances
 
     def pair_score(self, pairs: ArrayLike) -> Floats:
@@ -219,6 +239,14 @@ class Metric:
         """The same metric with another threshold, on squared distances."""
         return replace(self, threshold=threshold)
 
+    def with_normalise(self, normalise: Normalise, mean: ArrayLike | None = None) -> Metric:
+        """The same components with codes normalised otherwise, from another `mean` where one is given.
+
+        The threshold is dropped, since distances change: choose one anew, and set it with `with_threshold`.
+        """
+        mean = self.mean if mean is None else checked_mean(mean, self.n_columns)
+        return replace(self, normalise=normalise, mean=mean, threshold=None)
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a safetensors file, whole or not at all; equal metrics give equal bytes."""
         arrays = {"components": self.components, "columns": self.columns}
@@ -249,18 +277,19 @@ class Metric:
         )
 
     def __hash__(self) -> int:
-        return hash((self.n_features, self.threshold, self.columns.tobytes()))
+        return hash((self.n_features, self.threshold, self.normalise, self.columns.tobytes()))
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A mapping proxy cannot be pickled, and unpickled arrays would be writable: build anew.
         extractor = None if self.extractor is None else dict(self.extractor)
         notes = (self.threshold, self.groups, self.feature_names, dict(self.attributes), self.mean, extractor)
-        return type(self), (self.components, self.columns, self.n_features, *notes)
+        return type(self), (self.components, self.columns, self.n_features, *notes, self.normalise)
 
     def __repr__(self) -> str:
+        normalise = "" if self.normalise == "none" else f", normalise={self.normalise!r}"
         return (
             f"Metric(n_components={self.n_components}, n_columns={self.n_columns}, "
-            f"n_features={self.n_features}, n_groups={len(self.groups)}, threshold={self.threshold})"
+            f"n_features={self.n_features}, n_groups={len(self.groups)}, threshold={self.threshold}{normalise})"
         )
 
     def _select(self, values: Floats, name: str) -> Floats:
@@ -275,9 +304,23 @@ class Metric:
             f"or {self.n_columns} (the selected columns alone)."
         )
 
+    def _codes(self, selected: Floats) -> Floats:
+        if self.mean is not None:
+            selected = selected - self.mean.astype(selected.dtype, copy=False)
+        return normalised(self._project(selected), self.normalise)
+
     def _project(self, selected: Floats) -> Floats:
         codes: Floats = selected @ self.components.T.astype(selected.dtype, copy=False)
         return codes
+
+
+def _check_centre(metric: Metric) -> None:
+    if metric.normalise != "none" and metric.mean is None:
+        raise ValueError(
+            f"normalise={metric.normalise!r} measures codes from the mean of the training samples, but this metric "
+            "has none. Give mean=X_train[:, columns].mean(axis=0), or mean=np.zeros(len(columns)) to measure from the "
+            "origin."
+        )
 
 
 def _equal_or_absent(a: Floats | None, b: Floats | None) -> bool:
@@ -294,4 +337,5 @@ def _notes(metric: Metric) -> dict[str, Any]:
         "feature_names": None if metric.feature_names is None else list(metric.feature_names),
         "attributes": dict(metric.attributes),
         "extractor": None if metric.extractor is None else dict(metric.extractor),
+        "normalise": metric.normalise,
     }

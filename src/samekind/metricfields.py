@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import operator
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -113,6 +113,12 @@ def checked_mean(mean: ArrayLike, n_columns: int) -> Floats:
     if floats.shape != (n_columns,):
         raise ValueError(f"mean must have shape ({n_columns},), one number for each of columns, not {floats.shape}.")
     return _read_only(floats, floats.dtype.type)
+
+
+def checked_choice(name: str, choice: object, choices: Sequence[str]) -> str:
+    if not isinstance(choice, str) or choice not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, but is {choice!r}.")
+    return str(choice)
 
 
 def as_json_keeps(name: str, notes: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 
 import numpy as np
 import pytest
@@ -49,6 +50,7 @@ def test_says_what_it_chose(fitted):
     assert result.exit_code == 0, result.stderr
     for text in (str(model), "50 images of 10 labels", "3 regions chosen", "Code length", "14 (squared distance)"):
         assert text in result.stdout
+    assert re.search(r"^Normalisation +none$", result.stdout, re.MULTILINE)
 
 
 def test_the_model_is_that_of_the_estimator(fitted, store):
@@ -74,6 +76,23 @@ def test_options_reach_the_estimator(store, tmp_path):
 def test_no_whitening(store, tmp_path):
     assert run("fit", store, tmp_path / "m", *FEW, "--whiten", 0).exit_code == 0
     assert Metric.load(tmp_path / "m").mean is None
+
+
+@pytest.mark.parametrize("more", [(), ("--whiten", 0), ("--hold-out", 0.3)])
+def test_normalised_codes(store, tmp_path, more):
+    result = run("fit", store, tmp_path / "m", *FEW, "--normalise", "unit", "--json", *more)
+    assert result.exit_code == 0, result.stderr
+    told, metric, data = json.loads(result.stdout), Metric.load(tmp_path / "m"), DiskStore.open(store)
+    assert told["normalise"] == metric.normalise == "unit"
+    unseen = np.random.default_rng(0).permutation(np.unique(data.labels))[: 3 if "--hold-out" in more else 0]
+    learned_from = ~np.isin(data.labels, unseen)
+    learner = EnsembleMetric(
+        max_groups=3, n_components=6, random_state=0, normalise="unit", whiten=None if "--whiten" in more else "auto"
+    ).fit(data, data.labels, rows=learned_from)
+    chosen_on = ~learned_from if "--hold-out" in more else learned_from
+    threshold = verify_codes(learner.transform(data, rows=chosen_on), data.labels[chosen_on]).threshold
+    assert metric == learner.metric_.with_threshold(metric.threshold)
+    assert told["threshold"] == metric.threshold == pytest.approx(threshold, rel=1e-6)
 
 
 class TestHoldOut:
@@ -153,6 +172,7 @@ class TestRefusals:
         ("given", "said"),
         [
             (["--search", "slow"], "'exact'"),
+            (["--normalise", "cube"], "'root'"),
             (["--anchors", "some"], "auto, all, grow or a number of pictures of at least 1"),
             (["--anchors", "0"], "--anchors '0' must be"),
             (["--anchors", "2.5"], "--anchors '2.5' must be"),
@@ -224,6 +244,8 @@ class TestLongFits:
     @pytest.mark.parametrize(
         ("given", "name", "value"),
         [
+            ((), "normalise", "none"),
+            (("--normalise", "root"), "normalise", "root"),
             ((), "search", "auto"),
             (("--search", "exact"), "search", "exact"),
             (("--search", "fast"), "search", "fast"),

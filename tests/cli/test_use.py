@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import re
 import shutil
 
 import cv2
@@ -211,6 +212,18 @@ class TestVerify:
         codes = Metric.load(model).encode([a, b], flip_free=True)
         assert free[0] == pytest.approx(float(flip_free_distances(codes[:1], codes[1:])[0]), rel=1e-5)
 
+    @pytest.mark.parametrize("flip_free", [False, True])
+    def test_a_normalised_model(self, model, home, tmp_path, flip_free):
+        metric = Metric.load(model).with_normalise("unit").with_threshold(0)
+        metric.save(tmp_path / "m")
+        a, b = home / "pictures/person 00/0.png", home / "pictures/person 05/1.png"
+        pixels = [cv2.imread(str(each), 0) for each in (a, b)]
+        plain = [Metric.load(model).encode([grey, grey[:, ::-1]])[: 1 + flip_free].astype(float) for grey in pixels]
+        codes = [c / np.linalg.norm(c, axis=1, keepdims=True) for c in plain]
+        expected = np.mean([((u - v) ** 2).sum() for u in codes[0] for v in codes[1]])
+        told = as_json("verify", tmp_path / "m", a, b, *["--flip-free"] * flip_free, status=1)
+        assert told["distance"] == pytest.approx(expected, rel=1e-3)
+
     def test_status_2_when_it_cannot_tell(self, model, blind, home, tmp_path):
         a = home / "pictures/person 00/0.png"
         assert "there is no such file" in refused("verify", model, a, tmp_path / "nowhere.png")
@@ -308,6 +321,12 @@ class TestInfo:
         assert told["groups"] == list(metric.groups)
         assert told["n_components"] == metric.n_components
         assert told["attributes"] == dict(metric.attributes)
+
+    @pytest.mark.parametrize("normalise", ["none", "root", "unit"])
+    def test_normalisation_of_a_model(self, model, tmp_path, normalise):
+        Metric.load(model).with_normalise(normalise).save(tmp_path / "m")
+        assert re.search(rf"^Normalisation +{normalise}$", run("info", tmp_path / "m").stdout, re.MULTILINE)
+        assert as_json("info", tmp_path / "m")["normalise"] == normalise
 
     def test_a_model_of_plain_features(self, blind):
         assert "cannot read pictures" in run("info", blind).stdout

@@ -38,6 +38,8 @@ def test_bad_data(learner, bad_X, bad_y, message):
         ({"threshold": -1}, "threshold=-1 must be a finite number above 0"),
         ({"threshold": "14"}, "threshold='14' must be a finite number"),
         ({"pair_balance": "none"}, "pair_balance='none' is not known"),
+        ({"normalise": "cube"}, "normalise='cube' is not known: choose one of 'none', 'root', 'unit'"),
+        ({"normalise": None}, "normalise=None is not known"),
         ({"loss": "triplet", "beta": 0}, "beta=0 must be a finite number above 0"),
         ({"loss": "triplet", "n_neighbors": 0}, "n_neighbors=0 must be a whole number of at least 1"),
         ({"loss": "triplet", "n_neighbors": 1.5}, "n_neighbors=1.5 must be a whole number"),

@@ -317,6 +317,16 @@ def test_threads_and_displays_may_change(small, tmp_path):
     assert_the_same(small.set_params(n_jobs=2).fit(X, Y), whole)
 
 
+def test_codes_may_be_normalised_otherwise(small, tmp_path):
+    whole = clone(small).set_params(normalise="unit").fit(X, Y)
+    begun(small, tmp_path)
+    heard(small, X, Y)
+    again, events = heard(small.set_params(normalise="unit"), X, Y)
+    assert_the_same(again, whole)
+    assert len(events) < len(whole.history_)
+    np.testing.assert_allclose(np.linalg.norm(again.transform(X), axis=1), 1, rtol=1e-5)
+
+
 @pytest.mark.parametrize("shares", [(1e-9, 0.4), (0.4, 1e-9)], ids=["more", "less"])
 def test_the_memory_may_change(shares, tmp_path, monkeypatch):
     """A fast search may go on with all pairs what it began with anchors for want of room, or the other way round."""

@@ -11,7 +11,12 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from samekind import EnsembleMetric, JointMetric, Metric, SparseBlockMetric
 
-ESTIMATORS = [SparseBlockMetric(max_iter=30), JointMetric(max_iter=30), EnsembleMetric(max_iter=30)]
+ESTIMATORS = [
+    SparseBlockMetric(max_iter=30),
+    JointMetric(max_iter=30),
+    EnsembleMetric(max_iter=30),
+    JointMetric(max_iter=30, normalise="unit"),
+]
 
 
 # No exception is needed: every check passes (scikit-learn itself skips array API input unless it is switched on).

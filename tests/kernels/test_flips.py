@@ -1,12 +1,14 @@
 """Flip-free codes."""
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from samekind.kernels.distances import squared_distances
 from samekind.kernels.flips import flip_free_codes, flip_free_distances, flip_free_queries
+from samekind.kernels.lengths import NORMALISATIONS, normalised
 
 codes = hnp.arrays(np.float64, (4, 5, 3), elements=st.floats(-10, 10))
 
@@ -15,9 +17,10 @@ def squared(a, b):
     return ((a - b) ** 2).sum(axis=1)
 
 
-@given(codes)
-def test_the_closed_form_is_the_mean_of_four_distances(four):
-    a, a_mirrored, b, b_mirrored = four
+@pytest.mark.parametrize("normalise", NORMALISATIONS)
+@given(four=codes)
+def test_the_closed_form_is_the_mean_of_four_distances(normalise, four):
+    a, a_mirrored, b, b_mirrored = (normalised(each, normalise) for each in four)
     expected = (squared(a, b) + squared(a_mirrored, b) + squared(a, b_mirrored) + squared(a_mirrored, b_mirrored)) / 4
     found = flip_free_distances(flip_free_codes(a, a_mirrored), flip_free_codes(b, b_mirrored))
     np.testing.assert_allclose(found, expected, atol=1e-9)

@@ -63,6 +63,14 @@ def fit(
     whiten: Annotated[
         int | None, typer.Option("--whiten", min=0, help="Dimensions kept per region; 0 for no whitening. Default: 45.")
     ] = None,
+    normalise: Annotated[
+        Literal["none", "root", "unit"],
+        typer.Option(
+            "--normalise",
+            help="Divide each code by the square root of its length (root), or by its length (unit, so that distances "
+            "are those of the cosine). Without --hold-out the threshold is then chosen on the pictures learned from.",
+        ),
+    ] = "none",
     hold_out: Annotated[
         float | None,
         typer.Option("--hold-out", help="Share of the labels kept out, to choose the threshold on: 0.2, for example."),
@@ -121,6 +129,7 @@ def fit(
         "n_components": components,
         "ridge": parse_ridge(ridge),
         "whiten": "auto" if whiten is None else whiten or None,
+        "normalise": normalise,
         "search": search,
         "anchors": _parse_anchors(anchors),
         "checkpoint": checkpoint,
@@ -157,6 +166,7 @@ def fit(
         "path": str(model),
         "groups": _per_family(features, learner.selected_groups_),
         "n_components": metric.n_components,
+        "normalise": metric.normalise,
         "threshold": metric.threshold,
         "images": len(train),
         "labels": len(set(features.labels[train])),
@@ -257,6 +267,7 @@ def _say_result(result: dict[str, Any]) -> None:
             ("Learned from", f"{plural(result['images'], 'image')} of {plural(result['labels'], 'label')}"),
             *((f"Family {name}", f"{plural(n, 'region')} chosen") for name, n in result["groups"].items()),
             ("Code length", result["n_components"]),
+            ("Normalisation", result["normalise"]),
             ("Threshold", f"{result['threshold']:.6g} (squared distance{', chosen on the pairs below' * bool(held)})"),
             *([] if held is None else _held_facts(held)),
             ("Time", duration(result["seconds"])),

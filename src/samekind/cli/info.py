@@ -18,8 +18,8 @@ def info(
     """Tell what a store or a model is.
 
     Of a store: images, labels, families of descriptors, crop and alignment, whether it is complete, and every file that
-    was skipped, damaged, or there under several names. Of a model: code length, chosen regions, threshold, and how it
-    was learned.
+    was skipped, damaged, or there under several names. Of a model: code length, normalisation, chosen regions,
+    threshold, and how it was learned.
 
     Example: samekind info faces.store --check
 
@@ -59,6 +59,7 @@ def _model(path: Path) -> dict[str, Any]:
         "n_components": metric.n_components,
         "n_columns": metric.n_columns,
         "n_features": metric.n_features,
+        "normalise": metric.normalise,
         "threshold": metric.threshold,
         "groups": list(metric.groups),
         "families": [_family(family) for family in made.get("families", ())],
@@ -85,6 +86,7 @@ def _say_model(result: dict[str, Any]) -> None:
         [
             ("Model", result["path"]),
             ("Code length", result["n_components"]),
+            ("Normalisation", result["normalise"]),
             ("Threshold", threshold),
             ("Reads", reads if result["families"] else f"{reads}; it cannot read pictures"),
             *front_end_facts(result),

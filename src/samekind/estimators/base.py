@@ -35,7 +35,7 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     @property
     def components_(self) -> Array:
         """L^T over all features, (n_components, n_features): `transform(X)` is `X @ components_.T`, less the mean of
-        the training samples where they were whitened."""
+        the training samples where they were whitened or codes are normalised, and then normalised."""
         return self._fitted_metric().full_components()
 
     @property
@@ -77,7 +77,7 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         return self._fitted_metric().get_metric()
 
     def get_mahalanobis_matrix(self) -> Array:
-        """A (n_features, n_features), with `d(u, v) = (u - v)^T A (u - v)`."""
+        """A (n_features, n_features), with `d(u, v) = (u - v)^T A (u - v)`; none where codes are normalised."""
         return self._fitted_metric().get_mahalanobis_matrix()
 
     def calibrate_threshold(

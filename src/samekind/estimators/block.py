@@ -13,6 +13,7 @@ from samekind.estimators.progress import Listeners
 from samekind.estimators.resume import snapshots_for
 from samekind.estimators.steps import Settings, diagonal, finished_metric, sparse_blocks
 from samekind.estimators.validation import check_callback, check_choice, max_groups_from, ridge_from, search_from
+from samekind.kernels.lengths import Normalise
 from samekind.relation import Relation
 from samekind.solvers.events import Event
 from samekind.store import FeatureStore
@@ -44,6 +45,10 @@ class SparseBlockMetric(MetricLearner):
     whiten : "auto", int or None
         Whiten each feature group on the samples to learn from, keeping that many of its directions at most. "auto":
         45 for a store of descriptors, none for an array. The metric takes the features as they were before.
+    normalise : "none", "root" or "unit"
+        What becomes of the codes c of what was learned, measured from the mean of the samples to learn from: c,
+        c / sqrt(||c||) or c / ||c||; see `Metric`. Learning does not see it. `threshold_` is then the best on pairs of
+        these samples, not that of the loss.
     score_norm : "frobenius" or "spectral"
         How line 4 of Algorithm 1 measures a projected gradient.
     search : "auto", "fast" or "exact"
@@ -103,6 +108,7 @@ class SparseBlockMetric(MetricLearner):
         beta: float = 1e6,
         n_neighbors: int | None = None,
         whiten: int | Literal["auto"] | None = "auto",
+        normalise: Normalise = "none",
         score_norm: Literal["frobenius", "spectral"] = "frobenius",
         search: Literal["auto", "fast", "exact"] = "auto",
         max_iter: int = 500,
@@ -123,6 +129,7 @@ class SparseBlockMetric(MetricLearner):
         self.beta = beta
         self.n_neighbors = n_neighbors
         self.whiten = whiten
+        self.normalise = normalise
         self.score_norm = score_norm
         self.search = search
         self.max_iter = max_iter

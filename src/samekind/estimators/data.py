@@ -1,6 +1,6 @@
 """What the learners read, be it an array or a store: feature groups of labelled samples, whitened where asked for."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -109,12 +109,17 @@ class TrainingData:
         stacked = [factor if self.whitening is None else self._map(k) @ factor for k, factor in factors.items()]
         return columns, np.concatenate(stacked)[order]
 
-    def mean(self, chosen: Sequence[int]) -> Array | None:
+    def whitening_mean(self, chosen: Sequence[int]) -> Array | None:
         """Of the columns of the chosen groups, in rising order, where there is whitening."""
         if self.whitening is None or not len(chosen):
             return None
         _, order = self._columns(chosen)
         return np.concatenate([self.whitening.of(k)[0] for k in chosen])[order].astype(self.dtype)
+
+    def mean(self, columns: IntArray) -> Array:
+        """Of some columns of X, over these samples."""
+        sums = [part.sum(axis=0, dtype=np.float64) for part in _parts(self.X, self.rows, columns)]
+        return (np.sum(sums, axis=0) / len(self.rows)).astype(self.dtype)
 
     def extractor(self, chosen: Sequence[int]) -> Mapping[str, Any] | None:
         """How the columns of the chosen groups come from a picture, where X is a store of pictures."""
@@ -140,15 +145,21 @@ def codes_of(X: Any, rows: IntArray, metric: Metric) -> Array:
     """Codes of some samples of an array or a store; of a store only the groups that the metric reads are touched."""
     if not is_store(X):
         return metric.transform(X[rows])
-    ends = np.cumsum(X.group_sizes)
-    chosen = np.unique(np.searchsorted(ends, metric.columns, side="right"))
-    inside = np.concatenate([np.arange(ends[k] - X.group_sizes[k], ends[k]) for k in chosen])
-    read = np.searchsorted(inside, metric.columns)
-    parts = [
-        metric.transform(X.panel(chosen.tolist(), rows[start : start + ROWS_AT_ONCE])[:, read])
-        for start in range(0, len(rows), ROWS_AT_ONCE)
-    ]
+    parts = [metric.transform(part) for part in _parts(X, rows, metric.columns)]
     return np.concatenate(parts) if parts else np.empty((0, metric.n_components), X.dtype)
+
+
+def _parts(X: Any, rows: IntArray, columns: IntArray) -> Iterator[Array]:
+    """Some columns of some samples, `ROWS_AT_ONCE` at a time."""
+    some_rows = [rows[start : start + ROWS_AT_ONCE] for start in range(0, len(rows), ROWS_AT_ONCE)]
+    if not is_store(X):
+        yield from (X[np.ix_(some, columns)] for some in some_rows)
+        return
+    ends = np.cumsum(X.group_sizes)
+    chosen = np.unique(np.searchsorted(ends, columns, side="right"))
+    inside = np.concatenate([np.arange(ends[k] - X.group_sizes[k], ends[k]) for k in chosen])
+    read = np.searchsorted(inside, columns)
+    yield from (X.panel(chosen.tolist(), some)[:, read] for some in some_rows)
 
 
 def _groups_of(store: FeatureStore, feature_groups: GroupSpec) -> FeatureGroups:

@@ -31,6 +31,7 @@ from samekind.estimators.validation import (
     ridge_from,
     search_from,
 )
+from samekind.kernels.lengths import Normalise
 from samekind.kernels.spectral import Matrix
 from samekind.relation import Relation
 from samekind.solvers.events import Event
@@ -61,8 +62,8 @@ class EnsembleMetric(MetricLearner):
         How step 1 looks for groups, and how many samples step 2 goes over.
     checkpoint : path or None
         As in `SparseBlockMetric`, for both steps.
-    loss, threshold, pair_balance, beta, n_neighbors, whiten, score_norm, max_iter, tol, memory_budget, random_state,
-    n_jobs, verbose, callback
+    loss, threshold, pair_balance, beta, n_neighbors, whiten, normalise, score_norm, max_iter, tol, memory_budget,
+    random_state, n_jobs, verbose, callback
         As in `SparseBlockMetric` and `JointMetric`, for both steps. A callback that returns True ends the running
         step; where that is step 1, step 2 is left out and the metric is that of step 1.
 
@@ -118,6 +119,7 @@ class EnsembleMetric(MetricLearner):
         beta: float = 1e6,
         n_neighbors: int | None = None,
         whiten: int | Literal["auto"] | None = "auto",
+        normalise: Normalise = "none",
         score_norm: Literal["frobenius", "spectral"] = "frobenius",
         search: Literal["auto", "fast", "exact"] = "auto",
         anchors: int | Literal["auto", "all", "grow"] = "auto",
@@ -143,6 +145,7 @@ class EnsembleMetric(MetricLearner):
         self.beta = beta
         self.n_neighbors = n_neighbors
         self.whiten = whiten
+        self.normalise = normalise
         self.score_norm = score_norm
         self.search = search
         self.anchors = anchors

@@ -13,6 +13,7 @@ from samekind.estimators.progress import Listeners
 from samekind.estimators.resume import snapshots_for
 from samekind.estimators.steps import Settings, by_group, finished_metric, joint_metric
 from samekind.estimators.validation import anchors_from, check_callback, check_choice, check_count, ridge_from
+from samekind.kernels.lengths import Normalise
 from samekind.relation import Relation
 from samekind.solvers.events import Event
 from samekind.store import FeatureStore
@@ -32,7 +33,7 @@ class JointMetric(MetricLearner):
         `certificate_` shows the convex optimum or `n_components` is reached. "auto" takes the cheaper one.
     trace_bound : float or None
         The paper's nu: tr(A) at the most; lower values give lower rank. None: no bound.
-    loss, ridge, threshold, pair_balance, beta, n_neighbors, memory_budget, n_jobs, verbose, callback
+    loss, ridge, threshold, pair_balance, beta, n_neighbors, normalise, memory_budget, n_jobs, verbose, callback
         As in `SparseBlockMetric`; here "auto" makes the ridge min(1, n_features / 1600).
     whiten : "auto", int or None
         As in `SparseBlockMetric`; an array counts as one group.
@@ -84,6 +85,7 @@ class JointMetric(MetricLearner):
         beta: float = 1e6,
         n_neighbors: int | None = None,
         whiten: int | Literal["auto"] | None = "auto",
+        normalise: Normalise = "none",
         max_iter: int = 500,
         tol: float = 1e-3,
         memory_budget: int | str = "1GB",
@@ -104,6 +106,7 @@ class JointMetric(MetricLearner):
         self.beta = beta
         self.n_neighbors = n_neighbors
         self.whiten = whiten
+        self.normalise = normalise
         self.max_iter = max_iter
         self.tol = tol
         self.memory_budget = memory_budget

@@ -16,7 +16,10 @@ from samekind.estimators.progress import Listeners
 from samekind.solvers.checkpoint import Checkpoint, NoCheckpoint, Snapshot, Snapshots, fingerprint
 
 ROWS_HASHED = 64  # of the first and the last group: enough to tell other data apart
-FREE = {"n_jobs", "verbose", "callback", "checkpoint", "memory_budget", "random_state", "feature_groups", "families"}
+FREE = {
+    *("n_jobs", "verbose", "callback", "checkpoint", "memory_budget", "random_state", "feature_groups", "families"),
+    "normalise",  # done to what was learned
+}
 
 
 class State(Protocol):

@@ -17,6 +17,7 @@ from samekind.estimators.progress import Listeners
 from samekind.estimators.resume import Record
 from samekind.estimators.validation import (
     anchors_from,
+    check_choice,
     check_count,
     check_number,
     loss_from,
@@ -26,6 +27,7 @@ from samekind.estimators.validation import (
 )
 from samekind.evaluation.pairs import label_pairs, pair_distances
 from samekind.evaluation.verification import best_threshold
+from samekind.kernels.lengths import NORMALISATIONS
 from samekind.kernels.spectral import Matrix, Norm
 from samekind.kernels.types import Array, IntArray
 from samekind.losses import Loss
@@ -58,6 +60,7 @@ class Settings:
     @classmethod
     def of(cls, estimator: Any) -> "Settings":
         """The checked parameters of an estimator; a checkpoint comes with `kept_in`."""
+        check_choice("normalise", estimator.normalise, NORMALISATIONS)
         n_neighbors = estimator.n_neighbors if estimator.loss == "triplet" else None
         return cls(
             loss_from(estimator.loss, estimator.threshold, estimator.pair_balance, estimator.beta),
@@ -236,15 +239,22 @@ def finished_metric(estimator: Any, data: TrainingData, factors: dict[int, Matri
             "loss": estimator.loss,
             **notes,
         },
-        mean=data.mean(chosen),
+        mean=_centre(estimator, data, chosen, columns),
         extractor=data.extractor(chosen),
+        normalise=estimator.normalise,
     )
     return metric.with_threshold(first_threshold(estimator, metric, data))
 
 
+def _centre(estimator: Any, data: TrainingData, chosen: Sequence[int], columns: IntArray) -> Array | None:
+    """The mean that whitening took off; without whitening, that of the samples where codes are to be normalised."""
+    mean = data.whitening_mean(chosen)
+    return data.mean(columns) if mean is None and estimator.normalise != "none" else mean
+
+
 def first_threshold(estimator: Any, metric: Metric, data: TrainingData) -> float:
-    """The pairwise loss brings its own threshold; with triplets it is the best one on balanced training pairs."""
-    if estimator.loss == "pairwise":
+    """The pairwise loss brings its own, for codes as they are; else the best one on balanced training pairs."""
+    if estimator.loss == "pairwise" and metric.normalise == "none":
         return float(estimator.threshold)
     pairs, same = label_pairs(data.y, max_pairs=MAX_THRESHOLD_PAIRS)
     return best_threshold(pair_distances(codes_of(data.X, data.rows, metric), pairs), same, strategy="balanced")

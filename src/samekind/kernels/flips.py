@@ -1,7 +1,7 @@
 """Flip-free codes: the mean of the four distances between two pictures and their mirror images, in closed form.
 
 With z and z' the codes of a picture and of its mirror image, m = (z + z') / 2 and v = ||z - z'||^2 / 4, that mean is
-`||m_i - m_j||^2 + v_i + v_j`.
+`||m_i - m_j||^2 + v_i + v_j`. Codes that are normalised are so before they come here, z and z' each.
 """
 
 import numpy as np

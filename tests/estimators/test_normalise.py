@@ -1,0 +1,128 @@
+"""Normalised codes: learning does not see them, threshold and transform agree on them."""
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+
+from samekind import EnsembleMetric, JointMetric, SparseBlockMetric
+from samekind.estimators import data as estimator_data
+from samekind.evaluation import label_pairs
+from tests import cases
+from tests.stores import disk_store
+
+X, Y = cases.labelled_data((6, 5, 4, 6, 5, 4), 12, spread=2.0)
+X += 5
+FIRST, SECOND = np.triu_indices(len(Y), 1)
+PAIRS = np.stack([X[FIRST], X[SECOND]], axis=1)
+LEARNERS = {
+    "blocks": SparseBlockMetric(3, max_groups=2, random_state=0),
+    "joint": JointMetric(3, random_state=0),
+    "ensemble": EnsembleMetric(3, max_groups=2, n_components=3, random_state=0),
+}
+
+normalising = pytest.mark.parametrize("normalise", ["root", "unit"])
+both_losses = pytest.mark.parametrize("loss", ["pairwise", "triplet"])
+
+
+@pytest.fixture(params=LEARNERS)
+def learner(request):
+    return clone(LEARNERS[request.param])
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    return disk_store(tmp_path_factory.mktemp("normalise") / "store", X, Y, {"a": 3, "b": 3})
+
+
+def of_store(learner):
+    return clone(learner).set_params(**{} if isinstance(learner, JointMetric) else {"feature_groups": 1})
+
+
+def divided(codes, normalise):
+    lengths = np.linalg.norm(codes, axis=1, keepdims=True)
+    return codes / (lengths if normalise == "unit" else np.sqrt(lengths))
+
+
+def squared(codes):
+    return ((codes[FIRST] - codes[SECOND]) ** 2).sum(axis=1)
+
+
+@normalising
+@both_losses
+def test_learning_does_not_see_it(learner, loss, normalise):
+    plain = clone(learner).set_params(loss=loss).fit(X, Y)
+    ours = learner.set_params(loss=loss, normalise=normalise).fit(X, Y)
+    np.testing.assert_array_equal(ours.components_, plain.components_)
+    assert ours.objective_ == plain.objective_
+    assert ours.metric_.normalise == normalise
+    assert (plain.metric_.normalise, plain.metric_.mean) == ("none", None)
+
+
+@normalising
+def test_codes_are_measured_from_the_mean_of_the_samples_learned_from(learner, normalise):
+    rows = np.flatnonzero(Y < 4)
+    ours = learner.set_params(normalise=normalise).fit(X, Y, rows=rows)
+    np.testing.assert_allclose(ours.metric_.mean, X[np.ix_(rows, ours.metric_.columns)].mean(axis=0), rtol=1e-12)
+    centred = (X - X[rows].mean(axis=0)) @ ours.components_.T
+    np.testing.assert_allclose(ours.transform(X), divided(centred, normalise), rtol=1e-9)
+    np.testing.assert_allclose(ours.pair_distance(PAIRS), squared(ours.transform(X)), rtol=1e-9)
+    assert ours.get_metric()(X[0], X[1]) == pytest.approx(squared(ours.transform(X))[0])
+
+
+@normalising
+@both_losses
+def test_the_threshold_is_the_best_on_pairs_of_normalised_codes(learner, loss, normalise):
+    ours = learner.set_params(loss=loss, normalise=normalise).fit(X, Y)
+    pairs, same = label_pairs(Y)
+    codes = ours.transform(X)
+    distances = ((codes[pairs[:, 0]] - codes[pairs[:, 1]]) ** 2).sum(axis=1)
+    right = [np.mean((distances <= t) == same) for t in distances]
+    assert np.mean((distances <= ours.threshold_) == same) == max(right) > 0.6
+    np.testing.assert_array_equal(ours.predict_pairs(X[pairs]), distances <= ours.threshold_)
+
+
+def test_the_threshold_of_plain_codes_stays_that_of_the_loss(learner):
+    assert learner.set_params(threshold=11.0).fit(X, Y).threshold_ == 11.0
+
+
+@pytest.mark.parametrize("whiten", [None, 45])
+@pytest.mark.parametrize("rows_at_once", [7, 2048])
+def test_a_store_is_normalised_as_its_array(learner, store, whiten, rows_at_once, monkeypatch):
+    monkeypatch.setattr(estimator_data, "ROWS_AT_ONCE", rows_at_once)
+    rows = np.flatnonzero(Y < 4)
+    ours = of_store(learner).set_params(normalise="unit", whiten=whiten).fit(store, store.labels, rows=rows)
+    everything = store.panel(range(4), np.arange(len(store))).astype(np.float64)
+    columns = ours.metric_.columns
+    np.testing.assert_allclose(ours.metric_.mean, everything[np.ix_(rows, columns)].mean(axis=0), atol=1e-5)
+    centred = (everything[:, columns] - everything[np.ix_(rows, columns)].mean(axis=0)) @ ours.metric_.components.T
+    np.testing.assert_allclose(ours.transform(store), divided(centred, "unit"), atol=1e-4)
+
+
+def test_both_metrics_of_the_ensemble_are_normalised():
+    ours = clone(LEARNERS["ensemble"]).set_params(normalise="root").fit(X, Y)
+    metric = ours.step1_metric_
+    assert metric.normalise == "root"
+    centred = (X - X.mean(axis=0)) @ metric.full_components().T
+    np.testing.assert_allclose(metric.transform(X), divided(centred, "root"), rtol=1e-9)
+
+
+def test_there_is_no_matrix(learner):
+    with pytest.raises(ValueError, match="no Mahalanobis matrix"):
+        learner.set_params(normalise="unit").fit(X, Y).get_mahalanobis_matrix()
+
+
+def test_calibration_keeps_it(learner):
+    ours = learner.set_params(normalise="unit").fit(X, Y)
+    ours.calibrate_threshold(PAIRS, Y[FIRST] == Y[SECOND], strategy="far", far=0.05)
+    assert ours.metric_.normalise == "unit"
+    assert 0 < (squared(ours.transform(X)) <= ours.threshold_)[Y[FIRST] != Y[SECOND]].mean() <= 0.05
+
+
+@normalising
+@pytest.mark.parametrize("whiten", [None, 3])
+def test_a_metric_of_nothing_finds_all_alike(normalise, whiten):
+    with pytest.warns(ConvergenceWarning, match="The learned metric is zero"):
+        ours = SparseBlockMetric(2, normalise=normalise, whiten=whiten).fit(np.ones_like(X), Y)
+    assert not ours.transform(X).any()
+    assert not ours.pair_distance(PAIRS).any()
