@@ -16,12 +16,10 @@ import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from harness import Report
 from lfwdata import RIDGE, THRESHOLD, Clocks, Faces, PrivateMemory, Rows, Spent, faces, lfw_parser, pairs, people, some
-from numpy.typing import NDArray
 from rich.console import Console
 
 from samekind.compute.sources import PresentDistances
@@ -30,7 +28,7 @@ from samekind.estimators.progress import ProgressLines
 from samekind.solvers.events import Event
 from samekind.solvers.search import FastSearch
 from samekind.solvers.selection import SampledBlocks
-from samekind.store import DiskStore, Whitening
+from samekind.store import GroupsOf, Whitening
 
 ALL_GROUPS, MINUTES, AIM, PRIVATE_GB = 13_260, 60, 20, 8
 
@@ -47,26 +45,6 @@ class Size:
 FULL = Size(1.0, ALL_GROUPS, 400, 1, 60)
 NO_STORE = Size(1.0, 1_000, 100, 1, 60)
 QUICK = Size(0.25, 300, 10, 4, 5)
-
-
-class GroupsOf:
-    """A store with only some of its groups: a store of both families has more than the covariance groups."""
-
-    def __init__(self, store: DiskStore, groups: Rows):
-        self.store = store
-        self.groups = groups
-        self.group_sizes = store.group_sizes[groups]
-        self.group_names = [store.group_names[k] for k in groups]
-        self.dtype, self.stored_dtype = store.dtype, store.stored_dtype
-
-    def __len__(self) -> int:
-        return len(self.store)
-
-    def panel(self, groups: Any, rows: Rows) -> NDArray[Any]:
-        return self.store.panel(self.groups[list(groups)], rows)
-
-    def stacked(self, groups: Any, rows: Rows, means: NDArray[Any], out: NDArray[Any]) -> None:
-        self.store.stacked(self.groups[list(groups)], rows, means, out)
 
 
 def fitted(found: Faces, rows: Rows, size: Size, checkpoint: Path | None) -> tuple[SparseBlockMetric, float, float]:

@@ -1,9 +1,9 @@
 """Step 1 end to end, `search="fast"` against `search="exact"`: time, objective and held-out verification error.
 
-View 1 of LFW-a: the training images (N = 9,525), 1,500 covariance groups spread over the 13,260, pairwise loss, ridge 1,
-16 rounds, the same settings for both. Timed is `select_groups`, all that
-`SparseBlockMetric.fit` does but for the whitening, which is the same for both and is shown beside. The fast one runs
-before and after the exact one, and its mean time counts.
+View 1 of LFW-a: the training images (N = 9,525), 1,500 covariance groups spread over the 13,260, pairwise loss,
+ridge 1, 16 rounds, the same settings for both. Timed is `select_groups`, all that `SparseBlockMetric.fit` does but for
+the whitening, which is the same for both and is shown beside. The fast one runs before and after the exact one, and
+its mean time counts.
 
 speedup      exact over fast seconds: at least 20
 objective    fast over exact final objective: at most 1.01

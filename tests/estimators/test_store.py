@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from samekind import EnsembleMetric, JointMetric, SparseBlockMetric
-from samekind.store import ArrayStore, Family, FeatureGroups, RowsOf, StoreWriter, WhitenedStore, Whitening
+from samekind.store import ArrayStore, Family, FeatureGroups, GroupsOf, RowsOf, StoreWriter, WhitenedStore, Whitening
 from tests import cases
 
 SIZES = (6, 5, 4, 6, 5, 4)
@@ -173,3 +173,19 @@ def test_a_view_of_rows_is_the_rows(X_and_y):
     np.testing.assert_array_equal(view.panel([2, 0], np.array([2, 0])), whole.panel([2, 0], np.array([1, 4])))
     assert len(view) == 3
     assert (view.dtype, view.stored_dtype) == (np.float32, np.float32)
+
+
+@pytest.mark.parametrize("learner", LEARNERS, ids=str)
+def test_some_groups_of_a_store_are_a_store(learner, store, X_and_y):
+    """One family of two, as an array of its columns alone."""
+    from sklearn.base import clone
+
+    X, y = X_and_y
+    part = GroupsOf.of_families(store, ["b"])
+    ours = clone(learner).set_params(whiten=None).fit(part, part.labels)
+    changes = {"families": list("bbbb")} if hasattr(learner, "families") else {}
+    theirs = of_array(learner, None).set_params(**changes).fit(X[:, 12:], y)
+    np.testing.assert_allclose(ours.transform(part), theirs.transform(X[:, 12:]), atol=1e-3)
+    assert ours.n_features_in_ == 12
+    if hasattr(ours, "selected_group_names_"):
+        assert all(name.startswith("b ") for name in ours.selected_group_names_)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from samekind.store import ArrayStore, FeatureGroups, RowsOf, WhitenedStore, Whitening, centred
+from samekind.store import ArrayStore, FeatureGroups, GroupsOf, RowsOf, WhitenedStore, Whitening, centred
 from samekind.store.scan import Sources
 from tests import cases, stores
 
@@ -34,6 +34,7 @@ RAW = {
     "rows of an array": lambda on_disk: RowsOf(unequal_groups(), ROWS),
     "disk": lambda on_disk: on_disk,
     "rows of a disk": lambda on_disk: RowsOf(on_disk, ROWS),
+    "groups of a disk": lambda on_disk: RowsOf(GroupsOf(on_disk, [1, 2, 3, 5, *range(8, 18)]), ROWS),
     "rows of rows": lambda on_disk: RowsOf(RowsOf(unequal_groups(), np.arange(29, -1, -1)), ROWS),
     "rows of rows of a disk": lambda on_disk: RowsOf(RowsOf(on_disk, np.arange(29, -1, -1)), ROWS),
 }

@@ -128,7 +128,8 @@ class TrainingData:
             return None
         from samekind.images.extractor import Extractor
 
-        return Extractor.from_json(notes).only(sorted(chosen)).to_json()
+        numbers = getattr(self.X, "numbers", None)  # of the groups in the whole store, where X is a part of it
+        return Extractor.from_json(notes).only(sorted(chosen if numbers is None else numbers[list(chosen)])).to_json()
 
     def _columns(self, chosen: Sequence[int]) -> tuple[IntArray, IntArray]:
         """The columns of the chosen groups in rising order, and the order that makes them so."""

@@ -5,7 +5,7 @@ from samekind.store.base import FeatureStore, centred, panels_of
 from samekind.store.disk import DiskStore
 from samekind.store.groups import FeatureGroups
 from samekind.store.manifest import Family, StoreError
-from samekind.store.rows import RowsOf
+from samekind.store.views import GroupsOf, RowsOf
 from samekind.store.whiten import WhitenedStore, Whitening
 from samekind.store.writer import Shard, StoreWriter, shard_rows_for
 
@@ -15,6 +15,7 @@ __all__ = [
     "Family",
     "FeatureGroups",
     "FeatureStore",
+    "GroupsOf",
     "RowsOf",
     "Shard",
     "StoreError",

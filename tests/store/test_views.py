@@ -1,0 +1,75 @@
+"""Parts of a store are stores."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from samekind.store import ArrayStore, FeatureGroups, GroupsOf, RowsOf
+from tests import cases, stores
+
+X, Y = cases.labelled_data((6, 5, 4, 6, 5, 4), 48, spread=2.0)
+X = X.astype(np.float16).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def on_disk(tmp_path_factory):
+    """Twelve groups of two columns and eight of three."""
+    return stores.disk_store(tmp_path_factory.mktemp("stores") / "store", X, Y, {"a": 2, "b": 3})
+
+
+@given(groups=st.sets(st.integers(0, 19), min_size=1), rows=st.lists(st.integers(0, 29), max_size=20))
+def test_groups_are_numbered_anew_in_rising_order(on_disk, groups, rows):
+    part = GroupsOf(on_disk, list(groups))
+    rising = sorted(groups)
+    np.testing.assert_array_equal(part.group_sizes, on_disk.group_sizes[rising])
+    assert part.group_names == [on_disk.group_names[k] for k in rising]
+    for new, old in enumerate(rising):
+        np.testing.assert_array_equal(part.panel([new], rows), on_disk.panel([old], rows))
+    assert len(part) == len(on_disk)
+
+
+def test_a_part_stacks_where_the_whole_does(on_disk):
+    part = GroupsOf(on_disk, [3, 14, 7])
+    out, means = np.zeros((2, 4, 8), np.float32), np.zeros((2, 8), np.float32)
+    assert part.can_stack
+    part.stacked([2, 0], [5, 1, 1, 8], means, out)
+    np.testing.assert_array_equal(out[0][:, :3], on_disk.panel([14], [5, 1, 1, 8]))
+    np.testing.assert_array_equal(out[1][:, :2], on_disk.panel([3], [5, 1, 1, 8]))
+    assert not GroupsOf(ArrayStore(X, FeatureGroups.parse(2, 48)), [0]).can_stack
+
+
+def test_families_keep_the_groups_that_are_left(on_disk):
+    assert GroupsOf(on_disk, [3, 14, 7, 13]).families == {"a": [0, 1], "b": [2, 3]}
+    assert GroupsOf(on_disk, [14, 13]).families == {"b": [0, 1]}
+    assert GroupsOf.of_families(on_disk, ["b"]).numbers.tolist() == list(range(12, 20))
+    assert GroupsOf.of_families(on_disk, ["b", "a"]).numbers.tolist() == list(range(20))
+    assert GroupsOf(ArrayStore(X, FeatureGroups.parse(2, 48)), [0]).families is None
+
+
+def test_samples_of_groups_and_groups_of_samples_are_the_same(on_disk):
+    rows, groups = np.array([4, 2, 9]), [1, 15]
+    one, other = RowsOf(GroupsOf(on_disk, groups), rows), GroupsOf(RowsOf(on_disk, rows), groups)
+    np.testing.assert_array_equal(one.panel([1, 0], np.array([0, 2])), other.panel([1, 0], np.array([0, 2])))
+    assert len(one) == len(other) == 3
+    assert one.stored_dtype == other.stored_dtype == np.float16
+
+
+def test_labels_and_pictures_are_those_of_the_whole(on_disk):
+    part = GroupsOf(on_disk, [1])
+    np.testing.assert_array_equal(part.labels, on_disk.labels)
+    np.testing.assert_array_equal(part.image_ids, on_disk.image_ids)
+    assert part.front_end == on_disk.front_end
+
+
+@pytest.mark.parametrize(
+    ("groups", "said"), [([], "at least one"), ([20], "has 20: 0 to 19"), ([-1, 3], "go from -1 to 3")]
+)
+def test_groups_that_are_not_there_are_refused(on_disk, groups, said):
+    with pytest.raises(ValueError, match=said):
+        GroupsOf(on_disk, groups)
+
+
+def test_families_that_are_not_there_are_refused(on_disk):
+    with pytest.raises(ValueError, match="no family 'c'; it has a, b"):
+        GroupsOf.of_families(on_disk, ["a", "c"])
