@@ -1,4 +1,4 @@
-"""Accelerated projected gradient: problems with a known answer, monotone descent, honest bounds."""
+"""Projected quasi-Newton: problems with a known answer, monotone descent, honest bounds."""
 
 import io
 import json
@@ -119,7 +119,7 @@ def test_a_start_outside_the_set_is_projected_first():
     np.testing.assert_allclose(solution.x, [1.0, 0.0], atol=1e-6)
 
 
-def test_acceleration_beats_plain_projected_gradient():
+def test_curvature_beats_plain_projected_gradient():
     h = np.geomspace(1e-3, 1, 30)
     problem = Orthant(h, np.ones(30))
     solution = minimise(problem, np.zeros(30), tol=1e-8, max_iter=2000)
@@ -240,18 +240,18 @@ def test_a_first_curvature_is_taken_as_it_is():
     problem = Orthant(np.full(3, 4.0), p)
     solution = minimise(problem, np.ones(3), tol=1e-9, max_iter=1, curvature=4.0)
     np.testing.assert_array_equal(solution.x, problem.optimum)  # a quadratic's own curvature leads there in one step
-    assert solution.n_evaluations == 3  # before, after, and once more for the bound
+    assert solution.n_evaluations == 2  # before and after
 
 
-def test_the_last_curvature_spares_a_similar_problem_the_search():
+def test_a_first_curvature_far_off_costs_a_few_looks_only():
     case = cases.case("triplet")
     problem, similar = (JointProblem(case.objective, case.Z, ridge) for ridge in (0.1, 0.11))
     start, options = np.zeros((6, 6)), {"tol": 1e-6, "max_iter": 500}
     last = minimise(problem, start, **options).curvature
     warm, flat, steep = (minimise(similar, start, curvature=guess, **options) for guess in (last, 1e-6, 1e6 * last))
-    assert warm.n_evaluations < flat.n_evaluations
-    assert warm.n_evaluations < steep.n_evaluations
+    assert max(flat.n_evaluations, steep.n_evaluations) <= warm.n_evaluations + 12
     assert warm.value == pytest.approx(flat.value, rel=1e-6)
+    assert warm.value == pytest.approx(steep.value, rel=1e-6)
     assert last / 100 < warm.curvature < last * 100
 
 
@@ -280,7 +280,7 @@ def assert_same_solution(one, other):
 
 def resumable(name):
     """A problem, its start, and how far to go."""
-    if name == "orthant":  # momentum goes too far once, and nothing bounds f from below
+    if name == "orthant":  # nothing bounds f from below
         return Orthant(np.geomspace(1e-2, 1, 9), np.ones(9)), np.zeros(9), {"tol": 1e-6, "max_iter": 500}
     loss, ridge, trace_bound = {
         "ridge": ("triplet", 0.1, np.inf),
@@ -291,7 +291,7 @@ def resumable(name):
         "cut short": ("triplet", 0.1, np.inf),
     }[name]
     case = cases.case(loss, dtype=np.float32 if name == "to the last bit" else np.float64)
-    limits = {"tol": {"to the last bit": 0.0}.get(name, 1e-4), "max_iter": 12 if name == "cut short" else 40}
+    limits = {"tol": {"to the last bit": 0.0}.get(name, 1e-9), "max_iter": 7 if name == "cut short" else 40}
     return JointProblem(case.objective, case.Z, ridge, trace_bound), np.zeros((6, 6)), limits
 
 
@@ -299,7 +299,7 @@ def resumable(name):
 def test_going_on_from_any_iteration_ends_with_the_same_floats(name):
     problem, x0, options = resumable(name)
     solution, seen = watched(problem, x0, **options)
-    assert len(seen) > 10
+    assert len(seen) > 6
     for k, progress in enumerate(seen):
         assert_same_bits(written_and_read(progress.state), progress.state)
         again, tail = watched(problem, None, resume=written_and_read(progress.state), **options)

@@ -1,11 +1,12 @@
-"""Accelerated projected gradient with backtracking and restart, for any convex problem with a projection.
+"""Projected quasi-Newton, for any convex problem whose projection is cheap next to f: few looks at f, many projections.
 
-Beck and Teboulle's FISTA with O'Donoghue and Candes' restart; steps may grow again. f never rises from one accepted
-point to the next.
+Schmidt, van den Berg, Friedlander and Murphy's method: a quadratic model of f, by L-BFGS from the last steps, is
+minimised over the set by spectral projected gradient, and a line search goes towards where that is. f never rises.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -14,7 +15,11 @@ from numpy.typing import NDArray
 Point: TypeAlias = NDArray[np.float64]
 
 PATIENCE, STALLED = 10, 0.01  # f is at rest when it falls by less than STALLED * tol of itself in PATIENCE iterations
-EASING = 0.9  # the curvature estimate shrinks by this much per step, so that steps may grow again
+REMEMBERED = 8  # steps that the model is made from
+BENT = 1e-8  # cosine of a step and the change of the gradient below which it tells nothing of the curvature
+PROJECTIONS, CLOSE = 12, 0.01  # of the minimisation of a model, and the share of its first step that ends it
+SUFFICIENT = 1e-4  # share of the model's slope by which f must fall
+SHORTEST = 1e-10  # step of a line search
 
 
 class ProjectedProblem(Protocol):
@@ -24,8 +29,6 @@ class ProjectedProblem(Protocol):
     def rounding(self) -> float:
         """Relative error to be expected in a value of f."""
         ...
-
-    def value(self, x: Point) -> float: ...
 
     def value_and_gradient(self, x: Point) -> tuple[float, Point]: ...
 
@@ -49,15 +52,16 @@ class Solution:
 
 @dataclass(frozen=True)
 class State:
-    """Where a run stands before it looks at f from y; its arrays are never written to."""
+    """Where a run stands; its arrays are never written to."""
 
-    x: Point  # the lowest point, found by the last step
-    y: Point  # where the next step starts
-    value: float  # f(x)
+    x: Point
+    gradient: Point
+    value: float
     lower: float  # what f cannot go below
     curvature: float
-    momentum: float
-    first_norm: float  # length of the first step's gradient
+    steps: Point  # (m, size of x) last steps, oldest first
+    changes: Point  # of the gradient along them
+    first_norm: float  # length of the first projected gradient
     recent: tuple[float, ...]  # values of the last iterations, oldest first
     iteration: int
     n_evaluations: int
@@ -65,7 +69,8 @@ class State:
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """What a file keeps as arrays."""
-        return {"x": self.x, "y": self.y, "recent": np.array(self.recent)}
+        arrays = {"x": self.x, "gradient": self.gradient, "steps": self.steps, "changes": self.changes}
+        return arrays | {"recent": np.array(self.recent)}
 
     def facts(self) -> dict[str, bool | int | float | str]:
         """What a file keeps as JSON, which knows no infinity."""
@@ -73,7 +78,6 @@ class State:
             "value": self.value,
             "lower": self.lower if np.isfinite(self.lower) else str(self.lower),
             "curvature": self.curvature,
-            "momentum": self.momentum,
             "first_norm": self.first_norm,
             "iteration": self.iteration,
             "n_evaluations": self.n_evaluations,
@@ -85,11 +89,12 @@ class State:
         """From `arrays()` and `facts()`."""
         return cls(
             np.array(arrays["x"]),
-            np.array(arrays["y"]),
+            np.array(arrays["gradient"]),
             float(facts["value"]),
             float(facts["lower"]),
             float(facts["curvature"]),
-            float(facts["momentum"]),
+            np.array(arrays["steps"]),
+            np.array(arrays["changes"]),
             float(facts["first_norm"]),
             tuple(np.asarray(arrays["recent"]).tolist()),
             int(facts["iteration"]),
@@ -123,22 +128,18 @@ def minimise(
 
     `curvature` is a first estimate, from a similar problem. With `resume` neither it nor x0 is looked at.
     """
-    if resume is not None and resume.converged:
-        return _solution(resume)
-    now, y_value, g = _begun(problem, x0, curvature) if resume is None else _looked(problem, resume)
+    now = _begun(problem, x0, curvature) if resume is None else resume
     while now.iteration < max_iter and not now.converged:
-        now, moved = _stepped(problem, now, y_value, g, tol)
+        now, moved = _stepped(problem, now, tol)
         if moved and observe(Progress(now.x, now.value, now.value - now.lower, now.iteration, now)):
             break
-        if not now.converged:
-            now, y_value, g = _looked(problem, now)
-    return _solution(now)
+    gap = max(now.value - now.lower, 0.0)
+    return Solution(now.x, now.value, gap, now.iteration, now.n_evaluations, now.converged, now.curvature)
 
 
 def first_step(problem: ProjectedProblem, x0: Point) -> Point:
     """One projected gradient step."""
-    value, g = _first_look(problem, x0)
-    return _step(problem, x0, value, g, first_curvature(value, g))[0]
+    return _stepped(problem, _begun(problem, x0, None), tol=0.0)[0].x
 
 
 def first_curvature(value: float, g: Point) -> float:
@@ -154,98 +155,127 @@ def strongly_convex_bound(problem: ProjectedProblem, m: float, y: Point, value: 
     return value + float(np.vdot(g, step)) + m / 2 * float(np.vdot(step, step))
 
 
-def _begun(problem: ProjectedProblem, x0: Point, curvature: float | None) -> tuple[State, float, Point]:
-    """The state before the first iteration, and f and its gradient there."""
-    x = problem.project(x0)
-    value, g = _first_look(problem, x)
-    state = State(
+@dataclass(frozen=True)
+class _Model:
+    """`<g, step> + 1/2 <step, B step>`, `B = curvature I - N^T M^-1 N`: L-BFGS in its compact form."""
+
+    curvature: float
+    steps: Point
+    changes: Point
+
+    def times(self, v: Point) -> Point:
+        """B v"""
+        if not len(self.steps):
+            return self.curvature * v
+        N, M = self._compact
+        product: Point = self.curvature * v - np.linalg.solve(M, N @ v) @ N
+        return product
+
+    @cached_property
+    def _compact(self) -> tuple[Point, Point]:
+        S, Y, c = self.steps, self.changes, self.curvature
+        crossing = S @ Y.T
+        below = np.tril(crossing, -1)
+        M = np.block([[c * (S @ S.T), below], [below.T, -np.diag(np.diag(crossing))]])
+        return np.vstack([c * S, Y]), M
+
+
+def _begun(problem: ProjectedProblem, x0: Point, curvature: float | None) -> State:
+    """The state before the first iteration."""
+    x = np.asarray(problem.project(x0), order="C")
+    value, g = problem.value_and_gradient(x)
+    if not (np.isfinite(value) and np.isfinite(g).all()):
+        raise ValueError(
+            "The objective is not finite: the features are too large for their precision. Scale them down."
+        )
+    return State(
         x,
-        x,
+        g,
         value,
         lower=problem.lower_bound(x, value, g),
         curvature=first_curvature(value, g) if curvature is None else curvature,
-        momentum=1.0,
+        steps=np.zeros((0, x.size)),
+        changes=np.zeros((0, x.size)),
         first_norm=0.0,
         recent=(value,),
         iteration=0,
         n_evaluations=1,
         converged=False,
     )
-    return state, value, g
 
 
-def _first_look(problem: ProjectedProblem, x: Point) -> tuple[float, Point]:
-    value, g = problem.value_and_gradient(x)
-    if not (np.isfinite(value) and np.isfinite(g).all()):
-        raise ValueError(
-            "The objective is not finite: the features are too large for their precision. Scale them down."
-        )
-    return value, g
-
-
-def _looked(problem: ProjectedProblem, now: State) -> tuple[State, float, Point]:
-    """f and its gradient at y, which may raise the lower bound."""
-    value, g = problem.value_and_gradient(now.y)
-    lower = max(now.lower, problem.lower_bound(now.y, value, g))
-    return replace(now, lower=lower, n_evaluations=now.n_evaluations + 1), value, g
-
-
-def _stepped(problem: ProjectedProblem, now: State, y_value: float, g: Point, tol: float) -> tuple[State, bool]:
-    """The state after a step from y, and whether it moves x; if not, the next one starts from x without momentum."""
-    z, z_value, curvature, tries = _step(problem, now.y, y_value, g, now.curvature)
-    now = replace(now, n_evaluations=now.n_evaluations + tries)
-    if z_value <= now.value + problem.rounding * abs(now.value):
-        return _moved(now, z, z_value, curvature, tol), True
-    if now.momentum == 1.0:
-        return replace(now, converged=True), False  # no step from x lowers f: what is left is rounding
-    return replace(now, y=now.x, momentum=1.0, curvature=curvature * EASING), False
-
-
-def _moved(now: State, z: Point, z_value: float, curvature: float, tol: float) -> State:
-    norm = curvature * float(np.linalg.norm(z - now.y))
-    first_norm = now.first_norm or norm
-    uphill = float(np.vdot(now.y - z, z - now.x)) > 0
-    momentum, pull = (1.0, 0.0) if uphill else _next_momentum(now.momentum)
-    recent = (*now.recent, z_value)[-(PATIENCE + 1) :]
-    close = z_value - now.lower <= tol * abs(z_value)
-    at_rest = len(recent) > PATIENCE and recent[0] - z_value <= STALLED * tol * abs(z_value)
-    flat = np.isinf(now.lower) and norm <= tol * first_norm
-    return replace(
-        now,
-        x=z,
-        y=z + pull * (z - now.x),
-        value=z_value,
-        curvature=curvature * EASING,
-        momentum=momentum,
-        first_norm=first_norm,
-        recent=recent,
-        iteration=now.iteration + 1,
-        converged=bool(close or at_rest or flat),
+def _stepped(problem: ProjectedProblem, now: State, tol: float) -> tuple[State, bool]:
+    """The state after an iteration, and whether it moves x; if not, there is nothing left to gain."""
+    target, norm = _minimiser_of_model(problem, now)
+    if np.isinf(now.lower) and norm <= tol * now.first_norm:
+        return replace(now, converged=True), False
+    found = _searched(problem, now, target - now.x)
+    if found is None:
+        return replace(now, converged=True), False
+    x, value, g, tries = found
+    curvature, steps, changes = _learned(now, (x - now.x).ravel(), (g - now.gradient).ravel())
+    lower = max(now.lower, problem.lower_bound(x, value, g))
+    recent = (*now.recent, value)[-(PATIENCE + 1) :]
+    close = value - lower <= tol * abs(value)
+    at_rest = len(recent) > PATIENCE and recent[0] - value <= STALLED * tol * abs(value)
+    after = State(
+        x,
+        g,
+        value,
+        lower,
+        curvature,
+        steps,
+        changes,
+        now.first_norm or norm,
+        recent,
+        now.iteration + 1,
+        now.n_evaluations + tries,
+        converged=bool(close or at_rest),
     )
+    return after, True
 
 
-def _solution(now: State) -> Solution:
-    gap = max(now.value - now.lower, 0.0)
-    return Solution(now.x, now.value, gap, now.iteration, now.n_evaluations, now.converged, now.curvature)
+def _minimiser_of_model(problem: ProjectedProblem, now: State) -> tuple[Point, float]:
+    """Where the model is at its least over the set, nearly; and the length of the projected gradient of f."""
+    model = _Model(now.curvature, now.steps, now.changes)
+    shape, z, slope, step_length = now.x.shape, now.x.ravel(), now.gradient.ravel(), 1 / now.curvature
+    first = 0.0
+    for at in range(PROJECTIONS if len(now.steps) else 1):
+        step = problem.project((z - step_length * slope).reshape(shape)).ravel() - z
+        length = float(np.linalg.norm(step))
+        first = first or length
+        falls, bent = float(slope @ step), model.times(step)
+        bend = float(step @ bent)
+        if falls >= 0 or (at and length <= CLOSE * first):
+            break
+        share = min(1.0, -falls / bend) if at or len(now.steps) else 1.0
+        z, slope = z + share * step, slope + share * bent
+        step_length = length**2 / bend
+    return z.reshape(shape), now.curvature * first
 
 
-def _step(
-    problem: ProjectedProblem, y: Point, y_value: float, g: Point, curvature: float
-) -> tuple[Point, float, float, int]:
-    """The first projected step that f's quadratic model allows: point, value, its curvature, values tried."""
-    tries = 0
-    while True:
+def _searched(problem: ProjectedProblem, now: State, step: Point) -> tuple[Point, float, Point, int] | None:
+    """The first point along a step where f falls enough, f and its gradient there, and the points tried."""
+    slope = float(np.vdot(now.gradient, step))
+    if not slope < 0:
+        return None
+    share, tries = 1.0, 0
+    while share >= SHORTEST:
         tries += 1
-        z = np.asarray(problem.project(y - g / curvature), order="C")  # as a file gives it back: order decides bits
-        step = z - y
-        value = problem.value(z)
-        model = y_value + float(np.vdot(g, step)) + curvature / 2 * float(np.vdot(step, step))
-        if value <= model + problem.rounding * abs(y_value):
-            return z, value, curvature, tries
-        curvature *= 2
+        x = np.ascontiguousarray(now.x + share * step)
+        value, g = problem.value_and_gradient(x)
+        if value <= now.value + SUFFICIENT * share * slope + problem.rounding * abs(now.value):
+            return x, value, g, tries
+        least = -(share**2) * slope / (2 * (value - now.value - share * slope)) if np.isfinite(value) else 0.0
+        share = min(max(least, share / 10), share / 2)
+    return None
 
 
-def _next_momentum(momentum: float) -> tuple[float, float]:
-    """The next t of FISTA, and how far to pull beyond the new point."""
-    following = (1 + (1 + 4 * momentum**2) ** 0.5) / 2
-    return following, (momentum - 1) / following
+def _learned(now: State, step: Point, change: Point) -> tuple[float, Point, Point]:
+    """Curvature, steps and changes with one more, if it tells of the curvature."""
+    bend = float(step @ change)
+    if bend <= BENT * float(np.linalg.norm(step) * np.linalg.norm(change)):
+        return now.curvature, now.steps, now.changes
+    steps = np.vstack([now.steps, step])[-REMEMBERED:]
+    changes = np.vstack([now.changes, change])[-REMEMBERED:]
+    return float(change @ change) / bend, steps, changes
