@@ -29,7 +29,7 @@ class JointMetric(MetricLearner):
         Length of the codes, at the most: fewer come out where the optimum has a lower rank. The convex solver
         keeps the leading eigenvectors of its solution, as in the paper; the factored one optimises at this rank.
     solver : "auto", "convex" or "factored"
-        "convex": accelerated projected gradient on A. "factored": L-BFGS on L, A = L L^T, whose rank grows until
+        "convex": projected quasi-Newton on A. "factored": L-BFGS on L, A = L L^T, whose rank grows until
         `certificate_` shows the convex optimum or `n_components` is reached. "auto" takes the cheaper one.
     trace_bound : float or None
         The paper's nu: tr(A) at the most; lower values give lower rank. None: no bound.
