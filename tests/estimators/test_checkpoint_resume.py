@@ -50,13 +50,20 @@ FITS = {
         "JointMetric",
         {"n_components": 8, "loss": "triplet", "anchors": "grow", "ridge": 0.01, "random_state": 3},
         "joint",
-        19,
+        16,
         SMALL_SAMPLES,
     ),
-    "convex joint": Fit("JointMetric", {"solver": "convex", "anchors": "all", "ridge": 0.01}, "joint", 12),
+    "convex joint": Fit("JointMetric", {"solver": "convex", "anchors": "all", "ridge": 0.01}, "joint", 8),
+    "tilted joint": Fit(
+        "JointMetric",
+        {"solver": "convex", "loss": "triplet", "anchors": "grow", "ridge": 0.01, "random_state": 3},
+        "joint",
+        12,
+        SMALL_SAMPLES,
+    ),
     "ensemble in step 1": Fit("EnsembleMetric", BOTH | {"search": "fast", "anchors": "grow"}, "selection", 2),
     "ensemble in step 2": Fit(
-        "EnsembleMetric", BOTH | {"search": "fast", "anchors": "grow"}, "joint", 7, SMALL_SAMPLES
+        "EnsembleMetric", BOTH | {"search": "fast", "anchors": "grow"}, "joint", 6, SMALL_SAMPLES
     ),
 }
 
