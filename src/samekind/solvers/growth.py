@@ -13,8 +13,8 @@ SETTLED = 0.05  # share of `tol`: samples came first, and on all rows an iterati
 WITHIN = 2.0  # standard errors: a gain of less than these is within the noise
 TILTED_SHARE = 1 / 25  # of the rows: with their gradient set right they stand for all
 MOST_TILTS = 8
-TILTS_SETTLED = 0.5  # share of `tol`: a tilt that gains less than this of f is the last
-LITTLE = 0.05  # share of what a tilted sample gained: when three iterations gain less, it is time for the next tilt
+TILTS_SETTLED = 0.05  # share of `tol`: a tilt that gains less than this of f is the last
+LITTLE = 0.02  # share of what a tilted sample gained: when three iterations gain less, it is time for the next tilt
 
 
 def sample_sizes(n_candidates: int, most: int | None = None, tilted: bool = False) -> list[int | None]:
