@@ -10,19 +10,10 @@ from samekind.kernels.types import Array, IntArray
 from samekind.store.base import FeatureStore
 
 
-class RowsOf:
-    """A view of a store that has only some of its samples, in the order given; nothing is copied."""
+class _Part:
+    """What a part of a store has from the whole."""
 
-    def __init__(self, store: FeatureStore, rows: IntArray):
-        self.store = store
-        self.rows = rows
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    @property
-    def group_sizes(self) -> IntArray:
-        return self.store.group_sizes
+    store: FeatureStore
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -37,6 +28,21 @@ class RowsOf:
     def can_stack(self) -> bool:
         return bool(getattr(self.store, "can_stack", False))
 
+
+class RowsOf(_Part):
+    """A view of a store that has only some of its samples, in the order given; nothing is copied."""
+
+    def __init__(self, store: FeatureStore, rows: IntArray):
+        self.store = store
+        self.rows = rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def group_sizes(self) -> IntArray:
+        return self.store.group_sizes
+
     def panel(self, groups: Sequence[int], rows: IntArray) -> Array:
         return self.store.panel(groups, self.rows[rows])
 
@@ -45,7 +51,7 @@ class RowsOf:
         self.store.stacked(groups, self.rows[rows], means, out)  # type: ignore[attr-defined]
 
 
-class GroupsOf:
+class GroupsOf(_Part):
     """A view of a store that has only some of its groups, numbered anew in rising order; nothing is copied."""
 
     def __init__(self, store: FeatureStore, groups: Sequence[int] | IntArray):
@@ -76,19 +82,6 @@ class GroupsOf:
     @property
     def group_sizes(self) -> IntArray:
         return self.store.group_sizes[self.numbers]
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self.store.dtype
-
-    @property
-    def stored_dtype(self) -> np.dtype[Any]:
-        """What the numbers were rounded to."""
-        return np.dtype(getattr(self.store, "stored_dtype", self.store.dtype))
-
-    @property
-    def can_stack(self) -> bool:
-        return bool(getattr(self.store, "can_stack", False))
 
     @property
     def group_names(self) -> list[str]:
