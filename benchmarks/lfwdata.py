@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from samekind.compute.executor import Executor
 from samekind.compute.memory import parse_bytes
+from samekind.evaluation.lfw import read_pairs, read_people
 from samekind.evaluation.verification import VerificationResult, pair_distances, verify
 from samekind.losses import PairwiseLoss
 from samekind.objective import Objective
@@ -54,22 +55,16 @@ def lfw_parser(doc: str) -> ArgumentParser:
 # The protocol
 
 
-def _lines(name: str) -> list[list[str]]:
+def _file(name: str) -> Path:
     path = DATA / "protocol" / f"{name}.txt"
     if not path.is_file():
         sys.exit(f"There is no {path}: this benchmark reads LFW-a and its protocol from {DATA}.")
-    return [line.split("\t") for line in path.read_text().splitlines()]
+    return path
 
 
 def people(name: str = "people") -> list[People]:
     """The names in a file of people, fold by fold; View 1's files have one fold."""
-    folds: list[People] = []
-    for line in _lines(name):
-        if len(line) == 2:
-            folds[-1].add(line[0])
-        else:
-            folds.append(set())
-    return [fold for fold in folds if fold]
+    return [{person.name for person in fold} for fold in read_people(_file(name)).folds]
 
 
 def some(names: People, share: float) -> People:
@@ -80,16 +75,9 @@ def some(names: People, share: float) -> People:
 
 def pairs(name: str, fold: int | None = None) -> list[Pair]:
     """Of one fold of View 2, if asked for."""
-    found = []
-    for line in _lines(name):
-        if len(line) >= 3:
-            first, second = (line[0], line[1]), (line[-2] if len(line) == 4 else line[0], line[-1])
-            found.append((_image(*first), _image(*second), len(line) == 3))
-    return found if fold is None else found[600 * fold : 600 * (fold + 1)]
-
-
-def _image(person: str, number: str) -> str:
-    return f"{person}/{person}_{int(number):04d}.jpg"
+    folds = read_pairs(_file(name))
+    chosen = folds if fold is None else folds[fold : fold + 1]
+    return [(pair.first.file_name(), pair.second.file_name(), pair.same) for pairs in chosen for pair in pairs]
 
 
 # The store

@@ -77,7 +77,13 @@ class Scoring:
         return np.array(scores)
 
     def sketched(self, laplacian: SketchedLaplacian, groups: Sequence[int], metric: BlockMetric) -> Point:
-        return self.through(groups, lambda some, stack: self.of(some, stack.mapped(laplacian.blocks(stack.Z)), metric))
+        return self.through(groups, lambda some, stack: self.by_sketch(laplacian, some, stack, metric))
+
+    def by_sketch(
+        self, laplacian: SketchedLaplacian, groups: Sequence[int], stack: Stack, metric: BlockMetric
+    ) -> Point:
+        """Sketched scores of groups that are at hand."""
+        return self.of(groups, stack.mapped(laplacian.blocks(stack.Z)), metric)
 
     def distances(self, groups: Sequence[int], first: IntArray, second: IntArray) -> Point:
         """Squared distances (len(groups), len(first)) of some pairs of samples, in each group."""
@@ -200,7 +206,7 @@ class FastSearch:
         scoring = self.scoring
 
         def seen(some: Sequence[int], stack: Stack) -> NDArray[Any]:
-            scores = scoring.of(some, stack.mapped(laplacian.blocks(stack.Z)), metric)
+            scores = scoring.by_sketch(laplacian, some, stack, metric)
             return np.column_stack([scores, stack.distances(*self._pairs)])
 
         scores, distances = np.split(scoring.through(self.groups.tolist(), seen), [1], axis=1)
