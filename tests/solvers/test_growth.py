@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from samekind.compute import anchors as anchor_plans
-from samekind.solvers import growth, joint
+from samekind.solvers import growth, joint, tilts
 from samekind.solvers.growth import Noise, sample_sizes, standard_error, tilted_anchors
 from samekind.solvers.joint import solve_joint
 from samekind.solvers.jointproblem import JointProblem
@@ -23,6 +23,7 @@ SIZES = (4,) * 40  # N = 160
 WIDTH = 8
 RIDGE = 0.05
 TOL = 2e-3
+SAMPLED = {"convex": 32, "factored": 40}  # rows that come before all: of some classes, or anchors
 
 
 @pytest.fixture(params=["convex", "factored"])
@@ -37,10 +38,11 @@ def loss(request):
 
 @pytest.fixture(autouse=True)
 def several_stages(monkeypatch):
-    """20, 40 and all 160 rows; one thread of BLAS, as the estimators have it."""
+    """20, 40 and all 160 rows, for which 8 of the 40 classes stand; one thread of BLAS, as the estimators have it."""
     monkeypatch.setattr(growth, "FIRST_ANCHORS", 20)
     monkeypatch.setattr(growth, "GROWTH", 2)
     monkeypatch.setattr(anchor_plans, "BATCHES", 5)
+    monkeypatch.setattr(joint, "FEWEST_CLASSES", 8)
     with single_threaded_blas():
         yield
 
@@ -142,7 +144,7 @@ def test_growing_samples_reach_the_optimum_of_all_rows(loss, solver, n_component
     assert grown.objective_error == 0
     assert grown.converged
     assert grown.n_anchors == 160
-    assert sorted(set(anchors_of(events))) == [20, 40, 160]
+    assert sorted(set(anchors_of(events))) == [20, SAMPLED[solver], 160]
     assert np.vdot(grown.L, grown.L) <= trace_bound * (1 + 1e-9)
     problem = problem_of(loss, trace_bound)
     assert grown.objective == pytest.approx(problem.value(grown.L @ grown.L.T), rel=1e-9)
@@ -151,7 +153,7 @@ def test_growing_samples_reach_the_optimum_of_all_rows(loss, solver, n_component
 def test_iterations_tell_their_anchors_and_take_fewer_only_after_a_look_at_all(loss, solver):
     result, events, _ = solve(loss, solver)
     anchors = anchors_of(events)
-    assert all(before <= after or (before, after) == (160, 40) for before, after in pairwise(anchors))
+    assert all(before <= after or (before, after) == (160, SAMPLED[solver]) for before, after in pairwise(anchors))
     assert [event.iteration for event in events] == list(range(1, len(events) + 1))
     assert result.n_iter == len(events)
     on_samples = [event for event in events if event.details["n_anchors"] < 160]
@@ -192,7 +194,7 @@ def test_few_iterations_end_in_the_middle(loss, solver):
 
 
 def test_an_observer_ends_any_stage(loss, solver):
-    for anchors in (20, 40, 160):
+    for anchors in (20, SAMPLED[solver], 160):
         result, events, _ = solve(loss, solver, observe=lambda e, anchors=anchors: e.details["n_anchors"] == anchors)
         assert result.stopped
         assert anchors_of(events).count(anchors) == 1
@@ -202,51 +204,60 @@ def test_an_observer_ends_any_stage(loss, solver):
 # -- tilted samples ---------------------------------------------------------------------------------------------------
 
 
-def a_point(seed=0):
-    M = 0.1 * np.random.default_rng(seed).normal(size=(WIDTH, WIDTH))
-    return M @ M.T
-
-
-def test_a_tilted_sample_has_the_value_and_gradient_of_all_rows_where_it_was_tilted(loss):
-    whole, A = problem_of(loss), a_point()
-    sample = whole.on_sample(40, np.random.RandomState(0))
-    value, gradient = whole.value_and_gradient(A)
-    assert np.linalg.norm(gradient - sample.value_and_gradient(A)[1]) > 0.01 * np.linalg.norm(gradient)
-    tilted = sample.tilted(A, value, gradient)
-    assert tilted.value(A) == pytest.approx(value, rel=1e-9)
-    there, slope = tilted.value_and_gradient(A)
-    assert there == pytest.approx(value, rel=1e-9)
-    np.testing.assert_allclose(slope, gradient, atol=1e-9)
-
-
-def test_elsewhere_it_is_the_sample_and_something_linear(loss):
-    whole = problem_of(loss)
-    sample = whole.on_sample(40, np.random.RandomState(0))
-    tilted = sample.tilted(a_point(), *whole.value_and_gradient(a_point()))
-    lacking = [tilted.value(A) - sample.value(A) for A in (a_point(1), a_point(2), (a_point(1) + a_point(2)) / 2)]
-    assert lacking[2] == pytest.approx((lacking[0] + lacking[1]) / 2, rel=1e-9)
-    for A in (a_point(1), a_point(2)):
-        np.testing.assert_allclose(
-            tilted.value_and_gradient(A)[1] - sample.value_and_gradient(A)[1], tilted.tilt, atol=1e-9
-        )
-
-
-def test_all_rows_are_looked_at_only_a_few_times(loss):
+def test_looks_at_all_rows_lead_to_the_end(loss):
     result, events, _ = solve(loss, "convex")
     looks = [event for event in events if event.details["n_anchors"] == 160]
-    assert 2 <= len(looks) <= growth.MOST_TILTS
+    assert 2 <= len(looks) <= growth.MOST_LOOKS
     assert events[-1] is looks[-1]
     assert all("gap" in look.details for look in looks)
     assert result.certificate.value == looks[-1].objective
 
 
-def test_where_tilts_are_no_help_it_descends_on_all_rows(loss, monkeypatch):
+def test_samples_of_enough_classes_need_few_looks(loss, monkeypatch):
+    monkeypatch.setattr(growth, "FIRST_ANCHORS", 60)
+    made = cases.case(loss, (5,) * 300, WIDTH, block=1500)
+    events = []
+    problem = JointProblem(made.objective, made.Z, RIDGE)
+    result = solve_joint(problem, solver="convex", tol=TOL, anchors="grow", observe=events.append)
+    assert result.certificate.relative_gap <= TOL
+    assert anchors_of(events).count(1500) <= 5
+    assert set(anchors_of(events)) == {60, 300, 1500}
+
+
+def test_where_a_sample_misleads_it_descends_on_all_rows(loss, monkeypatch):
     whole, _, _ = solve(loss, "convex", anchors="all")
-    monkeypatch.setattr(JointProblem, "tilted", lambda self, A, value, gradient: replace(self, tilt=-5 * gradient))
+
+    def misled(looks, sample):
+        made = tilts.TiltedProblem.right(looks, sample)
+        return replace(made, tilt=made.tilt - 5 * looks.best.gradient)
+
+    monkeypatch.setattr(tilts.TiltedProblem, "right", tilts.TiltedProblem.to, raising=False)
+    monkeypatch.setattr(tilts.TiltedProblem, "to", misled)
     grown, events, _ = solve(loss, "convex")
     assert grown.objective <= whole.objective * (1 + TOL)
     assert grown.converged
     assert anchors_of(events)[-3:] == [160] * 3
+    assert anchors_of(events).count(32) >= 1
+
+
+def test_few_classes_leave_it_to_anchors(loss, monkeypatch):
+    monkeypatch.setattr(joint, "FEWEST_CLASSES", 9)
+    _, events, _ = solve(loss, "convex")
+    assert 32 not in anchors_of(events)
+    monkeypatch.setattr(joint, "FEWEST_CLASSES", 8)
+    _, events, _ = solve(loss, "convex")
+    assert 32 in anchors_of(events)  # 8 of 40 classes of 4
+
+
+def test_it_is_over_only_where_the_gap_or_the_gains_say_so(loss):
+    """With a trace bound and a ridge the gap is known: it must be small, or both what came and what is promised."""
+    for trace_bound in (np.inf, 1.5):
+        result, events, _ = solve(loss, "convex", trace_bound=trace_bound)
+        looks = [event for event in events if event.details["n_anchors"] == 160]
+        assert result.converged
+        gain = looks[-2].objective - looks[-1].objective
+        assert looks[-1].details["gap"] <= TOL * looks[-1].objective or abs(gain) <= 0.05 * TOL * looks[-1].objective
+        assert result.certificate.relative_gap <= 5 * TOL
 
 
 # -- the same each time -----------------------------------------------------------------------------------------------

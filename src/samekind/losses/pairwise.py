@@ -31,18 +31,22 @@ class PairwiseLoss:
             share_same = share_other = 1 / relation.n_samples**2
         else:
             share_same, share_other = 0.5 / relation.n_same.sum(), 0.5 / relation.n_other.sum()
-        return BoundPairwiseLoss(self.threshold, share_same / LN2, share_other / LN2)
+        return BoundPairwiseLoss(self, share_same / LN2, share_other / LN2)
 
 
 @dataclass(frozen=True)
 class BoundPairwiseLoss:
-    threshold: float
+    unbound: PairwiseLoss
     share_same: float  # c_ij / ln 2 of a same-class pair
     share_other: float  # c_ij / ln 2 of an other-class pair
 
     n_statistics = 0
     has_tile_values = True
     has_all_same = True
+
+    @property
+    def threshold(self) -> float:
+        return self.unbound.threshold
 
     def anchor_candidates(self, relation: Relation) -> IntArray:
         return np.arange(relation.n_samples)

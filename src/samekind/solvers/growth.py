@@ -11,10 +11,13 @@ GROWTH = 4
 CHECK_EVERY = 3  # iterations between two looks at the noise
 SETTLED = 0.05  # share of `tol`: samples came first, and on all rows an iteration gains less than this of f
 WITHIN = 2.0  # standard errors: a gain of less than these is within the noise
-TILTED_SHARE = 1 / 25  # of the rows: with their gradient set right they stand for all
-MOST_TILTS = 8
-TILTS_SETTLED = 0.05  # share of `tol`: a tilt that gains less than this of f is the last
-LITTLE = 0.02  # share of what a tilted sample gained: when three iterations gain less, it is time for the next tilt
+TILTED_SHARE = 1 / 5  # of the classes: their samples stand for all once they are tilted
+FEWEST_CLASSES = 50  # that can; else it is anchors,
+TILTED_ANCHORS = 1 / 25  # of the rows
+MOST_LOOKS = 20  # at all rows, to tilt a sample
+MOST_IN_VAIN = 3  # looks that find no better point, one after another
+LOOKS_SETTLED = 0.05  # share of `tol`: a look that finds and promises less than this of f is the last
+LITTLE = 0.05  # share of what a tilted sample gained: when three iterations gain less, it is time to look
 
 
 def sample_sizes(n_candidates: int, most: int | None = None, tilted: bool = False) -> list[int | None]:
@@ -36,8 +39,8 @@ def sample_sizes(n_candidates: int, most: int | None = None, tilted: bool = Fals
 
 
 def tilted_anchors(n_candidates: int) -> int:
-    """Of the sample that stands for all rows."""
-    return max(2 * FIRST_ANCHORS, round(TILTED_SHARE * n_candidates))
+    """Of a sample of anchors that stands for all rows."""
+    return max(2 * FIRST_ANCHORS, round(TILTED_ANCHORS * n_candidates))
 
 
 @dataclass

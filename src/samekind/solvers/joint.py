@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 import numpy as np
 
@@ -13,10 +13,13 @@ from samekind.solvers.certificate import Certificate, certify
 from samekind.solvers.events import Event, Observer, unobserved
 from samekind.solvers.growth import (
     CHECK_EVERY,
+    FEWEST_CLASSES,
     LITTLE,
-    MOST_TILTS,
+    LOOKS_SETTLED,
+    MOST_IN_VAIN,
+    MOST_LOOKS,
     SETTLED,
-    TILTS_SETTLED,
+    TILTED_SHARE,
     Noise,
     sample_sizes,
     standard_error,
@@ -24,7 +27,8 @@ from samekind.solvers.growth import (
 )
 from samekind.solvers.jointproblem import JointProblem
 from samekind.solvers.jointstate import JointState, Run
-from samekind.solvers.ways import Convex, Factored, Found, Look, Solver, Way
+from samekind.solvers.tilts import Sight, TiltedProblem
+from samekind.solvers.ways import Convex, Factored, Found, Look, Problem, Solver, Way
 
 LARGEST_CONVEX = 600  # dimensions: beyond them an eigendecomposition per step is what a convex step costs, unless
 SAMPLES_PER_DIMENSION = 5  # there are so many samples that their pairs cost more
@@ -73,7 +77,7 @@ def solve_joint(
     while True:
         keep(state)
         stage, last = stages[state.stage], state.stage == len(stages) - 1
-        if last and course.tilting and state.n_tilts < MOST_TILTS:
+        if last and course.tilts(state):
             found, state = course.tilted(state)
         else:
             found, state = course.descended(state)
@@ -110,15 +114,18 @@ class _Course:
     max_iter: int
     seed: int
 
-    @property
-    def tilting(self) -> bool:
-        return self.way.tilts and len(self.stages) > 1 and not self.stages[-1].objective.is_sample
+    def tilts(self, state: JointState) -> bool:
+        """Whether a sample stands for all rows still."""
+        several = self.way.tilts and len(self.stages) > 1 and not self.stages[-1].objective.is_sample
+        return several and state.looks.n < MOST_LOOKS and state.looks.n_in_vain < MOST_IN_VAIN
 
     @cached_property
     def sample(self) -> JointProblem:
-        """It stands for all rows once it is tilted."""
+        """It stands for all rows once it is tilted: the samples of some classes, where there are enough."""
         whole = self.stages[-1]
         rng = np.random.RandomState([self.seed, len(self.stages)])
+        if TILTED_SHARE * whole.objective.relation.n_joined >= FEWEST_CLASSES:
+            return whole.among_classes(TILTED_SHARE, rng)
         return whole.on_sample(tilted_anchors(whole.objective.n_candidates), rng)
 
     def over(self, state: JointState) -> bool:
@@ -133,34 +140,43 @@ class _Course:
         return found, _after(state, found, state.stage + (not last))
 
     def tilted(self, state: JointState) -> tuple[Found, JointState]:
-        """A look at f over all rows, and descent on a sample whose value and gradient are set right there."""
-        whole = self.stages[-1]
-        look = Look(*whole.value_and_gradient(state.start))
-        bound = whole.lower_bound(state.start, *look)
-        if state.run is None:  # or else it was looked at before
-            gap, gain, little = look.value - bound, state.level - look.value, self.tol * abs(look.value)
-            details = {"n_anchors": whole.objective.n_anchors, "gap": gap}
-            stopped = self.listener.tell(state, 1, look.value, self.way.rank(state.start), details)
-            close = gap <= little or 0 <= gain <= TILTS_SETTLED * little
-            if close or stopped:
-                found = Found(state.start, 1, 1, close, None, state.hint, bound, look, complete=close)
-                return found, _after(state, found, state.stage)
-            helped = gain > 0
-            state = replace(
-                state,
-                n_tilts=state.n_tilts + 1 if helped else MOST_TILTS,
-                level=look.value,
-                earlier_iterations=state.earlier_iterations + 1,
-                earlier_evaluations=state.earlier_evaluations + 1,
-            )
-            if not helped:
+        """A look at all rows, and descent on a sample that is set right by it and by those before."""
+        if state.run is None:  # or else that look was taken before
+            end, state = self._looked(state)
+            if end is not None:
+                return end, _after(state, end, state.stage)
+            if not self.tilts(state):
                 return self.descended(state)
-        problem = self.sample.tilted(state.start, *look)
-        watch = _Watch(problem, self.way, self.listener, state, settles=True, tol=self.tol, began=look.value)
+        best = state.looks.best
+        assert best is not None
+        problem = TiltedProblem.to(state.looks, self.sample)
+        watch = _Watch(problem, self.way, self.listener, state, settles=True, tol=self.tol, began=best.value)
         found = self._found(problem, state, watch, certified=False)
-        return replace(found, bound=bound), _after(state, found, state.stage)
+        state = replace(state, looks=replace(state.looks, promise=best.value - found.value))
+        return replace(found, bound=-np.inf), _after(state, found, state.stage)
 
-    def _found(self, problem: JointProblem, state: JointState, watch: "_Watch", *, certified: bool) -> Found:
+    def _looked(self, state: JointState) -> tuple[Found | None, JointState]:
+        """The end, if a look at all rows says so; and the state to descend from."""
+        whole, point = self.stages[-1], state.start
+        look = Look(*whole.value_and_gradient(point))
+        bound = whole.lower_bound(point, *look)
+        gap, gain, little = look.value - bound, state.looks.level - look.value, self.tol * abs(look.value)
+        stopped = self.listener.tell(whole, state, 1, look.value, self.way.rank(point), gap=gap)
+        settled = max(abs(gain), state.looks.promise) <= LOOKS_SETTLED * little
+        if gap <= little or settled or stopped:
+            close = bool(gap <= little or settled)
+            return Found(point, 1, 1, close, None, state.hint, bound, look, complete=close), state
+        looks = state.looks.with_one(Sight(point, *look, *self.sample.value_and_gradient(point)))
+        assert looks.best is not None
+        return None, replace(
+            state,
+            start=looks.best.A,
+            looks=looks,
+            earlier_iterations=state.earlier_iterations + 1,
+            earlier_evaluations=state.earlier_evaluations + 1,
+        )
+
+    def _found(self, problem: Problem, state: JointState, watch: "_Watch", *, certified: bool) -> Found:
         left = self.max_iter - state.earlier_iterations
         return self.way.descend(problem, state, left, watch, certified=certified)
 
@@ -180,6 +196,17 @@ def _after(state: JointState, found: Found, stage: int) -> JointState:
     )
 
 
+def _is_sample(problem: Problem) -> TypeGuard[JointProblem]:
+    """Whether its noise can be estimated from its anchors."""
+    return isinstance(problem, JointProblem) and problem.objective.is_sample
+
+
+def _cost(problem: Problem) -> float:
+    """Pairs that are visited; over all rows, each once."""
+    pairs = problem.objective.n_anchors * problem.objective.relation.n_samples
+    return pairs / (1 if problem.objective.is_sample else 2)
+
+
 @dataclass
 class _Listener:
     """Turns a solver's progress into events, and remembers whether it was asked to stop."""
@@ -191,27 +218,29 @@ class _Listener:
     tol: float
     stopped: bool = False
 
-    def tell(self, state: JointState, iteration: int, objective: float, rank: int, details: dict[str, Any]) -> bool:
+    def tell(
+        self, problem: Problem, state: JointState, iteration: int, objective: float, rank: int, **details: Any
+    ) -> bool:
         iteration += state.earlier_iterations
-        left = self._left(state, iteration)
+        left = self._left(problem, state, iteration)
+        details = {"n_anchors": problem.objective.n_anchors} | details
         event = Event("joint", iteration, self.max_iter, objective, rank, details, left=left)
         self.stopped = bool(self.observe(event))
         return self.stopped
 
-    def _left(self, state: JointState, iteration: int) -> float | None:
-        """Iterations to come, in units of one of this stage: as the gains shrink now, and as dear as anchors are."""
+    def _left(self, problem: Problem, state: JointState, iteration: int) -> float | None:
+        """Iterations to come, in units of one of this stage: as the gains shrink now, and as dear as their pairs."""
         gains = -np.diff(state.values)
         if len(gains) < 2 or not (gains > 0).all():
             return None
         shrink = float(min(0.95, (gains[-1] / gains[0]) ** (1 / (len(gains) - 1))))
         goal = SETTLED * self.tol * abs(state.values[-1])
         here = max(0.0, float(np.log(goal / gains[-1]) / np.log(shrink))) if gains[-1] > goal else 0.0
-        costs = [stage.objective.n_anchors / (1 if stage.objective.is_sample else 2) for stage in self.stages]
-        if 0 < state.n_tilts < MOST_TILTS:
-            here_costs = tilted_anchors(self.stages[-1].objective.n_candidates)
-            later = max(0, LATER_ITERATIONS - state.n_tilts) * costs[-1] / here_costs
+        if state.looks.n:
+            later = max(0, LATER_ITERATIONS - state.looks.n) * _cost(self.stages[-1])
         else:
-            later = LATER_ITERATIONS * sum(costs[state.stage + 1 :]) / costs[state.stage]
+            later = LATER_ITERATIONS * sum(map(_cost, self.stages[state.stage + 1 :]))
+        later /= _cost(problem)
         return min(here + later, float(self.max_iter - iteration))
 
 
@@ -220,7 +249,7 @@ class _Watch:
 
     def __init__(
         self,
-        stage: JointProblem,
+        stage: Problem,
         way: Way,
         listener: _Listener,
         state: JointState,
@@ -247,19 +276,18 @@ class _Watch:
         return self._hear(now.L, now.value, now.iteration, now.state, {})
 
     def _hear(self, point: Matrix, value: float, iteration: int, run: Run, details: dict[str, Any]) -> bool:
-        details = {"n_anchors": self.stage.objective.n_anchors} | details
         if isinstance(run, factored.State) and self._leg != run.leg:  # another leg starts elsewhere
             self._leg = run.leg
             self.state, self.noise = replace(self.state, values=()), Noise()
         values = (*self.state.values, value)[-8:]
         ends = self._little_is_gained(values)
-        if not self.settles and self.stage.objective.is_sample and iteration % CHECK_EVERY == 0:
+        if not self.settles and _is_sample(self.stage) and iteration % CHECK_EVERY == 0:
             estimates = self.way.batch_values(self.stage, point)
             ends |= self.noise.drowns(estimates)
             details = details | {"estimated_error": standard_error(estimates)}
         self.settled |= ends
         self.state = replace(self.state, run=run, noise=self.noise.before, values=values)
-        stop = self.listener.tell(self.state, iteration, value, self.way.rank(point), details)
+        stop = self.listener.tell(self.stage, self.state, iteration, value, self.way.rank(point), **details)
         if iteration % KEEP_EVERY == 0 and not ends:
             self.listener.keep(self.state)
         return ends or stop

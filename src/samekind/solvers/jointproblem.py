@@ -20,18 +20,15 @@ class JointProblem:
     Z: Array
     ridge: float
     trace_bound: float = np.inf
-    tilt: Matrix | None = None  # of a sample that stands for all rows: `<tilt, A> + offset` is what its f over A lacks
-    offset: float = 0.0
-
-    def tilted(self, A: Matrix, value: float, gradient: Matrix) -> "JointProblem":
-        """With f and its gradient at A as given, being those over all rows."""
-        own_value, own_gradient = self.value_and_gradient(A)
-        tilt = gradient - own_gradient
-        return replace(self, tilt=tilt, offset=value - own_value - float(np.vdot(tilt, A)))
 
     def on_sample(self, n_anchors: int, rng: np.random.RandomState) -> "JointProblem":
         """The same problem, its loss estimated from random anchors."""
         return replace(self, objective=self.objective.sampled(n_anchors, rng))
+
+    def among_classes(self, share: float, rng: np.random.RandomState) -> "JointProblem":
+        """The same problem on the samples of some classes alone."""
+        relation, rows = self.objective.relation.of_classes(share, rng)
+        return replace(self, objective=self.objective.on_relation(relation), Z=self.Z[rows])
 
     def batch_values(self, A: Matrix) -> Array:
         """f as each batch of a sample's anchors estimates it."""
@@ -50,12 +47,12 @@ class JointProblem:
 
     def value(self, A: Matrix) -> float:
         loss = self.objective.value(self._distances(A))
-        return loss + self.ridge / 2 * float(np.vdot(A, A)) + self._tilt(A)
+        return loss + self.ridge / 2 * float(np.vdot(A, A))
 
     def value_and_gradient(self, A: Matrix) -> tuple[float, Matrix]:
         loss, G = self.objective.value_and_form(self._distances(A), GramForm(self.Z))
-        value = loss + self.ridge / 2 * float(np.vdot(A, A)) + self._tilt(A)
-        return value, G + self.ridge * A + (0 if self.tilt is None else self.tilt)
+        value = loss + self.ridge / 2 * float(np.vdot(A, A))
+        return value, G + self.ridge * A
 
     def project(self, A: Matrix) -> Matrix:
         return project_trace_ball(A, self.trace_bound)
@@ -98,9 +95,6 @@ class JointProblem:
         for part in self.objective.over_blocks(lambda rows: self.Z[rows].T @ V[rows]):
             product += part
         return product
-
-    def _tilt(self, A: Matrix) -> float:
-        return 0.0 if self.tilt is None else float(np.vdot(self.tilt, A)) + self.offset
 
     def _factored_ridge(self, L: Matrix) -> float:
         inner = L.T @ L

@@ -1,7 +1,7 @@
 """Where step 2 stands, in a form that can be written down and gone on from."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from samekind.kernels.spectral import Matrix
 from samekind.solvers import factored, projected
+from samekind.solvers.tilts import Looks
 
 Run: TypeAlias = projected.State | factored.State
 
@@ -25,14 +26,14 @@ class JointState:
     noise: NDArray[Any] | None = None  # what the batches said when they were last looked at
     values: tuple[float, ...] = ()  # f after the last iterations of this stage
     hint: float | None = None  # curvature or scale where the stage before ended
-    n_tilts: int = 0  # how often the last sample was tilted
-    level: float = np.inf  # f over all rows where it was tilted last
+    looks: Looks = field(default_factory=Looks)  # at all rows, to set a sample right
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """What a file keeps as arrays."""
         arrays = {"start": self.start, "values": np.array(self.values)}
         if self.noise is not None:
             arrays["noise"] = self.noise
+        arrays |= {f"looks {name}": array for name, array in self.looks.arrays().items()}
         return arrays | ({} if self.run is None else {f"run {name}": a for name, a in self.run.arrays().items()})
 
     def facts(self) -> dict[str, Any]:
@@ -42,8 +43,7 @@ class JointState:
             "earlier_iterations": self.earlier_iterations,
             "earlier_evaluations": self.earlier_evaluations,
             "hint": self.hint,
-            "n_tilts": self.n_tilts,
-            "level": self.level if np.isfinite(self.level) else None,
+            "looks": self.looks.facts(),
             "run": None if self.run is None else self.run.facts(),
             "solver": "factored" if isinstance(self.run, factored.State) else "convex",
         }
@@ -52,16 +52,18 @@ class JointState:
     def restored(cls, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> "JointState":
         """From `arrays()` and `facts()`."""
         kind = factored.State if facts["solver"] == "factored" else projected.State
-        inner = {name.removeprefix("run "): array for name, array in arrays.items() if name.startswith("run ")}
+        run, looks = (
+            {name.removeprefix(of): array for name, array in arrays.items() if name.startswith(of)}
+            for of in ("run ", "looks ")
+        )
         return cls(
             int(facts["stage"]),
             arrays["start"],
             int(facts["earlier_iterations"]),
             int(facts["earlier_evaluations"]),
-            None if facts["run"] is None else kind.restored(inner, facts["run"]),
+            None if facts["run"] is None else kind.restored(run, facts["run"]),
             arrays.get("noise"),
             tuple(arrays["values"].tolist()),
             None if facts["hint"] is None else float(facts["hint"]),
-            int(facts["n_tilts"]),
-            np.inf if facts["level"] is None else float(facts["level"]),
+            Looks.restored(looks, facts["looks"]),
         )

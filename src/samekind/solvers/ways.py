@@ -12,11 +12,13 @@ from samekind.solvers.certificate import Certificate
 from samekind.solvers.growth import SETTLED
 from samekind.solvers.jointproblem import JointProblem
 from samekind.solvers.jointstate import JointState
+from samekind.solvers.tilts import TiltedProblem
 
 FIRST_RANK = 16  # where the staircase begins at the least
 FILLING = 0.01  # length of random first columns, relative to the others
 
 Solver: TypeAlias = Literal["convex", "factored"]
+Problem: TypeAlias = JointProblem | TiltedProblem
 
 
 class Watch(Protocol):
@@ -45,6 +47,7 @@ class Found:
     bound: float = -np.inf  # what f is known not to go below
     look: Look | None = None  # over all rows
     complete: bool = False  # nothing is to follow
+    value: float = np.nan  # f of the stage, where it is known
 
 
 class Way(Protocol):
@@ -67,7 +70,7 @@ class Way(Protocol):
     def first(self, stage: JointProblem, seed: int) -> Matrix: ...
 
     def descend(
-        self, stage: JointProblem, state: JointState, max_iter: int, observe: Watch, *, certified: bool
+        self, stage: Problem, state: JointState, max_iter: int, observe: Watch, *, certified: bool
     ) -> Found: ...
 
     def batch_values(self, stage: JointProblem, point: Matrix) -> Array: ...
@@ -89,9 +92,7 @@ class Convex:
     def first(self, stage: JointProblem, seed: int) -> Matrix:
         return np.zeros((stage.n_features, stage.n_features))
 
-    def descend(
-        self, stage: JointProblem, state: JointState, max_iter: int, observe: Watch, *, certified: bool
-    ) -> Found:
+    def descend(self, stage: Problem, state: JointState, max_iter: int, observe: Watch, *, certified: bool) -> Found:
         resume = state.run if isinstance(state.run, projected.State) else None
         solution = projected.minimise(
             stage,
@@ -110,6 +111,7 @@ class Convex:
             None,
             solution.curvature,
             solution.value - solution.gap,
+            value=solution.value,
         )
 
     def batch_values(self, stage: JointProblem, point: Matrix) -> Array:
@@ -146,10 +148,9 @@ class Factored:
         length = FILLING * max(float(np.linalg.norm(L)), 1e-3) / n_features**0.5
         return np.hstack([L, length * np.random.RandomState(seed).standard_normal((n_features, missing))])
 
-    def descend(
-        self, stage: JointProblem, state: JointState, max_iter: int, observe: Watch, *, certified: bool
-    ) -> Found:
+    def descend(self, stage: Problem, state: JointState, max_iter: int, observe: Watch, *, certified: bool) -> Found:
         """Up the staircase where the rank is open; on a sample only as far as its noise allows."""
+        assert isinstance(stage, JointProblem)  # over L nothing is tilted
         certified = certified or self.n_components is None
         solution = factored.minimise_factored(
             stage,
