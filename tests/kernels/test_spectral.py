@@ -49,6 +49,20 @@ def test_psd_projection_equals_the_oracles(A):
     np.testing.assert_allclose(P, oracle.project_psd(A), atol=1e-12 * (np.abs(A).max() + 1e-300))
 
 
+def test_a_matrix_that_is_feasible_comes_back_as_it_is():
+    A = spectral.symmetrised(cases.random_psd(6, seed=0) + 0.1 * np.eye(6))
+    for bound in (np.inf, np.trace(A)):
+        np.testing.assert_array_equal(spectral.project_trace_ball(A, bound), A)
+    assert np.trace(spectral.project_trace_ball(A, 0.9 * np.trace(A))) == pytest.approx(0.9 * np.trace(A))
+
+
+def test_positive_definite_is_what_has_no_eigenvalue_below_or_at_zero():
+    A = np.diag([3.0, 2.0, 1e-9])
+    assert spectral.is_positive_definite(A)
+    assert not spectral.is_positive_definite(A - 1e-6 * np.eye(3))
+    assert not spectral.is_positive_definite(np.zeros((2, 2)))
+
+
 @given(matrices, bounds, st.integers(0, 10**6))
 def test_no_feasible_matrix_is_nearer_than_the_projection(A, bound, seed):
     A = spectral.symmetrised(A)
@@ -92,6 +106,8 @@ def test_leading_factor_and_rank_do_not_count_rounding():
     assert spectral.leading_factor(A).shape == (6, 2)
     assert spectral.rank_of(A) == 2
     assert spectral.rank_of(np.zeros((3, 3))) == 0
+    assert spectral.rank_of(np.diag([1.0, 1e-9, 1e-12])) == 3
+    assert spectral.rank_of(np.diag([1.0, 1e-9, 1e-17])) == 2
 
 
 def test_fixed_signs_make_the_largest_entry_of_a_column_positive():

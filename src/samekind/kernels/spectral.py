@@ -29,11 +29,20 @@ def project_psd(A: Matrix) -> Matrix:
 
 def project_trace_ball(A: Matrix, bound: float) -> Matrix:
     """Pi_nu(A): the nearest matrix with A >= 0 and tr(A) <= bound."""
-    values, vectors = eigh(symmetrised(A))
+    A = symmetrised(A)
+    if np.trace(A) <= bound and is_positive_definite(A):
+        return A
+    values, vectors = eigh(A)
     capped = project_capped_simplex(values, bound)
     kept = capped > 0
     half = vectors[:, kept] * np.sqrt(capped[kept])
     return half @ half.T
+
+
+def is_positive_definite(A: Matrix) -> bool:
+    """Of a symmetric matrix: whether it has a Cholesky factor, at a tiny part of the cost of its eigenvalues."""
+    _, failed_at = scipy.linalg.lapack.dpotrf(A, lower=True, clean=False)
+    return bool(failed_at == 0)
 
 
 def project_capped_simplex(values: NDArray[np.float64], bound: float) -> NDArray[np.float64]:
@@ -84,6 +93,9 @@ def rounding_floor(values: NDArray[np.float64]) -> float:
 
 
 def rank_of(A: Matrix) -> int:
+    above = rounding_floor(np.full(len(A), np.linalg.norm(A)))
+    if is_positive_definite(A - above * np.eye(len(A))):
+        return len(A)
     values = scipy.linalg.eigvalsh(A)
     return int((values > rounding_floor(values)).sum())
 
