@@ -15,7 +15,7 @@ from hypothesis.extra import numpy as hnp
 
 from samekind.kernels.spectral import project_trace_ball
 from samekind.solvers.jointproblem import JointProblem
-from samekind.solvers.projected import State, first_step, minimise, strongly_convex_bound
+from samekind.solvers.projected import MOST_PROJECTIONS, State, first_step, minimise, strongly_convex_bound
 from tests import cases, oracle
 
 
@@ -27,6 +27,7 @@ class Orthant:
     p: Any
     strong_convexity: float = 0.0
     rounding: float = 1e-14
+    n_projections: int = MOST_PROJECTIONS
     calls: int = 0
 
     def value(self, x):
@@ -59,6 +60,7 @@ class NearestMetric:
     bound: float
     strong_convexity: float = 1.0
     rounding: float = 1e-14
+    n_projections: int = MOST_PROJECTIONS
 
     def value(self, A):
         return 1 + np.linalg.norm(A - self.P) ** 2 / 2

@@ -40,6 +40,10 @@ class BlockProblem:
         return float(10 * np.finfo(self.Z.dtype).eps)
 
     @property
+    def n_projections(self) -> int:
+        return projected.MOST_PROJECTIONS
+
+    @property
     def start(self) -> Point:
         """alpha = 1, A_k = 0: the metric as it is."""
         return self.pack(1.0, np.zeros_like(self.present_block))

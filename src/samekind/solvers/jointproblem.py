@@ -11,6 +11,9 @@ from samekind.kernels.types import Array
 from samekind.objective import Objective
 from samekind.solvers import projected
 
+PAIRS_PER_PROJECTION = 10  # times D^2
+FEWEST_PROJECTIONS = 3
+
 
 @dataclass(frozen=True)
 class JointProblem:
@@ -40,6 +43,13 @@ class JointProblem:
     @property
     def rounding(self) -> float:
         return float(10 * np.finfo(self.Z.dtype).eps)
+
+    @property
+    def n_projections(self) -> int:
+        """Eigenvalues of a D x D matrix cost as much as a look at some D^2 pairs."""
+        pairs = self.objective.n_anchors * self.objective.relation.n_samples
+        worth = pairs // (PAIRS_PER_PROJECTION * self.n_features**2)
+        return int(np.clip(worth, FEWEST_PROJECTIONS, projected.MOST_PROJECTIONS))
 
     @property
     def n_features(self) -> int:

@@ -17,7 +17,8 @@ Point: TypeAlias = NDArray[np.float64]
 PATIENCE, STALLED = 10, 0.01  # f is at rest when it falls by less than STALLED * tol of itself in PATIENCE iterations
 REMEMBERED = 8  # steps that the model is made from
 BENT = 1e-8  # cosine of a step and the change of the gradient below which it tells nothing of the curvature
-PROJECTIONS, CLOSE = 12, 0.01  # of the minimisation of a model, and the share of its first step that ends it
+MOST_PROJECTIONS = 12  # of the minimisation of a model
+CLOSE = 0.01  # share of its first step that ends it
 SUFFICIENT = 1e-4  # share of the model's slope by which f must fall
 SHORTEST = 1e-10  # step of a line search
 
@@ -28,6 +29,11 @@ class ProjectedProblem(Protocol):
     @property
     def rounding(self) -> float:
         """Relative error to be expected in a value of f."""
+        ...
+
+    @property
+    def n_projections(self) -> int:
+        """How many projections a look at f is worth, `MOST_PROJECTIONS` at the most."""
         ...
 
     def value_and_gradient(self, x: Point) -> tuple[float, Point]: ...
@@ -240,7 +246,7 @@ def _minimiser_of_model(problem: ProjectedProblem, now: State) -> tuple[Point, f
     model = _Model(now.curvature, now.steps, now.changes)
     shape, z, slope, step_length = now.x.shape, now.x.ravel(), now.gradient.ravel(), 1 / now.curvature
     first = 0.0
-    for at in range(PROJECTIONS if len(now.steps) else 1):
+    for at in range(problem.n_projections if len(now.steps) else 1):
         step = problem.project((z - step_length * slope).reshape(shape)).ravel() - z
         length = float(np.linalg.norm(step))
         first = first or length

@@ -115,6 +115,10 @@ class TiltedProblem:
     def rounding(self) -> float:
         return self.sample.rounding
 
+    @property
+    def n_projections(self) -> int:
+        return self.sample.n_projections
+
     def value_and_gradient(self, A: Matrix) -> tuple[float, Matrix]:
         value, G = self.sample.value_and_gradient(A)
         bent = self.bend @ (A - self.base).ravel()
