@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from samekind.estimators import JointMetric, SparseBlockMetric
 from samekind.estimators.data import codes_of
-from samekind.images.extractor import Extractor, Part
+from samekind.images.extractor import Extractor
 from samekind.images.regions import Region
 from samekind.kernels.types import Array, IntArray
 from samekind.lfw.faces import Faces
@@ -123,7 +123,8 @@ def joined(firsts: Sequence[Metric], components: Array) -> Metric:
     bounds = np.cumsum([first.n_components for first in firsts])[:-1]
     parts = zip(np.split(components, bounds, axis=1), firsts, strict=True)
     starts = np.cumsum([0, *(first.n_features for first in firsts)])
-    extractors = [Extractor.from_json(first.extractor) for first in firsts if first.extractor is not None]
+    extractors = [Extractor.from_json(first.extractor or {}) for first in firsts]
+    every = replace(extractors[0], parts=tuple(part for each in extractors for part in each.parts))
     means = [first.mean for first in firsts if first.mean is not None]
     return Metric(
         components=np.hstack([part @ first.components for part, first in parts]).astype(firsts[0].components.dtype),
@@ -132,26 +133,14 @@ def joined(firsts: Sequence[Metric], components: Array) -> Metric:
         groups=tuple(group for first in firsts for group in first.groups),
         attributes=dict(firsts[0].attributes) | {"estimator": JointMetric.__name__},
         mean=np.concatenate(means) if len(means) == len(firsts) else None,
-        extractor=side_by_side(extractors).to_json(),
+        extractor=every.to_json(),
     )
-
-
-def side_by_side(extractors: Sequence[Extractor]) -> Extractor:
-    """The parts of all, each family once: of one crop."""
-    parts: dict[str, Part] = {}
-    for extractor in extractors:
-        for part in extractor.parts:
-            known = parts.setdefault(part.family.name, part)
-            if known.family != part.family or not np.array_equal(known.regions, part.regions):
-                raise ValueError(f"Two metrics read different {part.family.name} regions: they cannot be joined.")
-    return Extractor(extractors[0].frame, extractors[0].alignment, tuple(parts.values()))
 
 
 def chosen_regions(metric: Metric) -> dict[str, list[list[int]]]:
     """Family -> its regions (top, left, height, width), in order of choice."""
-    assert metric.extractor is not None
     chosen = {}
-    for part in Extractor.from_json(metric.extractor).parts:
+    for part in Extractor.from_json(metric.extractor or {}).parts:
         name = part.family.name
         known = {f"{name} {Region(*region).name}": region for region in part.regions.tolist()}
         chosen[name] = [known[group] for group in metric.groups if group in known]

@@ -1,20 +1,19 @@
-"""Flip-free distances of the protocol's pairs under several metrics, in one pass over the pictures."""
+"""Flip-free distances of pairs of pictures under several metrics, in one pass over the pictures."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 import numpy as np
 
 from samekind.evaluation import flip_free_codes, flip_free_distances, pair_rows
 from samekind.evaluation.lfw import Pair
-from samekind.images.extractor import Extractor
+from samekind.images.extractor import Extractor, Part
 from samekind.images.listing import ImageFile
 from samekind.images.load import load_image
 from samekind.kernels.types import Array, IntArray
-from samekind.lfw.learning import side_by_side
-from samekind.lfw.stages import Stage
 from samekind.lfw.watch import Count
 from samekind.metric import Metric
 from samekind.threads import effective_threads
@@ -22,21 +21,34 @@ from samekind.threads import effective_threads
 BATCH = 256  # pictures whose features are held at once
 MEAN_OF = 500  # pictures are enough for a mean face
 
+Key = TypeVar("Key", bound=Hashable)
 
-def pair_distances_of(
-    metrics: Mapping[Stage, Metric],
+
+def distances_of_pairs(
+    metrics: Mapping[Key, Metric],
     pairs: Sequence[Pair],
     files: Sequence[ImageFile],
     *,
     n_jobs: int | None = None,
     progress: Count = lambda done, total: None,
-) -> dict[Stage, Array]:
-    """Squared distances, one for each pair; of every picture only the regions are computed that a metric reads."""
+) -> dict[Key, Array]:
+    """Squared distances under each metric, one for each pair.
+
+    Most of what a picture costs does not depend on how many regions are read, so that many metrics cost little more
+    than one.
+    """
     rows, _ = pair_rows(pairs, [file.name for file in files])
     needed, places = np.unique(rows, return_inverse=True)
-    codes = _codes(metrics, [files[row] for row in needed], n_jobs, progress)
     first, second = places.reshape(-1, 2).T
-    return {stage: flip_free_distances(made[first], made[second]) for stage, made in codes.items()}
+    extractor, columns = reading_all({key: extractor_of(metric) for key, metric in metrics.items()})
+    codes: dict[Key, list[Array]] = {key: [] for key in metrics}
+    for original, mirrored in _features(extractor, [files[row] for row in needed], n_jobs, progress):
+        for key, metric in metrics.items():
+            own = columns[key]
+            pair = metric.transform(original[:, own]), metric.transform(mirrored[:, own])
+            codes[key].append(flip_free_codes(*pair))
+    made = {key: np.concatenate(parts) for key, parts in codes.items()}
+    return {key: flip_free_distances(each[first], each[second]) for key, each in made.items()}
 
 
 def mean_picture(extractor: Extractor, files: Sequence[ImageFile], n_jobs: int | None = None) -> Array:
@@ -48,13 +60,37 @@ def mean_picture(extractor: Extractor, files: Sequence[ImageFile], n_jobs: int |
         return np.mean(list(crops), axis=0)
 
 
-def _codes(
-    metrics: Mapping[Stage, Metric], files: Sequence[ImageFile], n_jobs: int | None, progress: Count
-) -> dict[Stage, Array]:
-    extractor = side_by_side([Extractor.from_json(metric.extractor or {}) for metric in metrics.values()])
-    columns = _columns(extractor)
+def extractor_of(metric: Metric) -> Extractor:
+    return Extractor.from_json(metric.extractor or {})
+
+
+def reading_all(extractors: Mapping[Key, Extractor]) -> tuple[Extractor, dict[Key, IntArray]]:
+    """One extractor that reads each region of all, of one crop, once; and the columns of each among its features."""
+    parts: list[Part] = []
+    columns: dict[Key, dict[str, IntArray]] = {key: {} for key in extractors}
+    start = 0
+    for name in dict.fromkeys(part.family.name for each in extractors.values() for part in each.parts):
+        own = {key: part for key, each in extractors.items() for part in each.parts if part.family.name == name}
+        family = next(iter(own.values())).family
+        regions = np.unique(np.concatenate([part.regions for part in own.values()]), axis=0)
+        places = {tuple(region): place for place, region in enumerate(regions.tolist())}
+        for key, part in own.items():
+            groups = np.array([places[tuple(region)] for region in part.regions.tolist()], dtype=np.intp)
+            columns[key][name] = (start + groups[:, np.newaxis] * family.size + np.arange(family.size)).ravel()
+        parts.append(Part(family, regions))
+        start += len(regions) * family.size
+    first = next(iter(extractors.values()))
+    in_own_order = {
+        key: np.concatenate([columns[key][part.family.name] for part in each.parts]) for key, each in extractors.items()
+    }
+    return Extractor(first.frame, first.alignment, tuple(parts)), in_own_order
+
+
+def _features(
+    extractor: Extractor, files: Sequence[ImageFile], n_jobs: int | None, progress: Count
+) -> Iterator[tuple[Array, Array]]:
+    """Of the pictures and of their mirror images, `BATCH` at a time."""
     align = extractor.aligner()
-    codes: dict[Stage, list[Array]] = {stage: [] for stage in metrics}
 
     def features(file: ImageFile) -> Array:
         return extractor.features_and_mirrored(align(load_image(file.path), file.name).picture)
@@ -65,20 +101,4 @@ def _codes(
             for done, each in enumerate(pool.map(features, files[start : start + BATCH]), start + 1):
                 both.append(each)
                 progress(done, len(files))
-            original, mirrored = np.stack(both, axis=1)
-            for stage, metric in metrics.items():
-                own = np.concatenate([columns[family] for family in stage.families])
-                codes[stage].append(
-                    flip_free_codes(metric.transform(original[:, own]), metric.transform(mirrored[:, own]))
-                )
-    return {stage: np.concatenate(made) for stage, made in codes.items()}
-
-
-def _columns(extractor: Extractor) -> dict[str, IntArray]:
-    """Family -> its columns among the features."""
-    columns, start = {}, 0
-    for part in extractor.parts:
-        width = len(part.regions) * part.family.size
-        columns[part.family.name] = np.arange(start, start + width)
-        start += width
-    return columns
+            yield np.stack([each[0] for each in both]), np.stack([each[1] for each in both])

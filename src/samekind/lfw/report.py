@@ -41,8 +41,8 @@ def _sections(findings: Findings, face: Array) -> Iterator[Section]:
     splits = "the split" if findings.view == 1 else f"{len(findings.runs)} fold(s)"
     yield Section(
         "Ranks and errors after each step",
-        f"As the paper's Table 1: mean ± standard deviation over {splits}. {THRESHOLDS[findings.view]} Distances are "
-        "flip-free.",
+        f"As the paper's Table 1: mean ± standard deviation over {splits}; in brackets, where the threshold "
+        f"comes from. {THRESHOLDS[findings.view]} Distances are flip-free.",
         table1(findings),
     )
     yield Section(

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +20,16 @@ from samekind.images.listing import ImageFile, list_images
 from samekind.kernels.types import Array
 from samekind.lfw.faces import Faces, extracted, ordered_families
 from samekind.lfw.learning import Learner
-from samekind.lfw.measuring import mean_picture, pair_distances_of
+from samekind.lfw.measuring import distances_of_pairs, mean_picture
 from samekind.lfw.presets import Settings
 from samekind.lfw.runs import Learned, Results, Run, checked_folds, judged_by_folds, judged_on_view1
 from samekind.lfw.stages import Stage, stages_of
 from samekind.lfw.watch import Unwatched, Watch
 from samekind.lfw.workplace import Workplace, digest
 from samekind.store import DiskStore
+
+COMPARING = "comparing pictures"
+COMPARED_AT_ONCE = 4  # splits, whose metrics and codes are held
 
 
 @dataclass(frozen=True)
@@ -100,14 +104,20 @@ class Study:
         places = [self._workplace(run, faces) for run in runs]
         for place in places:
             place.check()
-        made, started = [], time.perf_counter()
-        for run, place in zip(runs, places, strict=True):
+        started = time.perf_counter()
+        for done, (run, place) in enumerate(zip(runs, places, strict=True), 1):
             self._learn(run, place, faces)
-            self._compare(run, place)
-            facts = {stage: place.facts(stage) for stage in self.stages}
-            made.append(Learned(run, facts, {stage: place.distances(stage) for stage in self.stages}))
-            self._say_done(run, len(made), len(runs), time.perf_counter() - started)
-        return made
+            self._say_done(run, done, len(runs), time.perf_counter() - started)
+        for several in _alike(list(zip(runs, places, strict=True))):
+            self._compare(several)
+        return [
+            Learned(
+                run,
+                {stage: place.facts(stage) for stage in self.stages},
+                {stage: place.distances(stage) for stage in self.stages},
+            )
+            for run, place in zip(runs, places, strict=True)
+        ]
 
     def _faces(self, runs: Sequence[Run]) -> Faces:
         """The descriptors; computed first where no store was given."""
@@ -120,7 +130,7 @@ class Study:
         return Faces(store, tuple(self.families), self.settings.regions)
 
     def _extracted(self, files: Sequence[ImageFile]) -> DiskStore:
-        title = "Describing pictures"
+        title = "describing pictures"
         with self._clocked(title), self.watch.counting(title) as progress:
             return extracted(
                 files,
@@ -160,15 +170,16 @@ class Study:
                 metric, facts = learner.step2(firsts, checkpoint, observer)
         place.finish(stage, metric, facts)
 
-    def _compare(self, run: Run, place: Workplace) -> None:
-        missing = [stage for stage in self.stages if not place.has_distances(stage)]
+    def _compare(self, several: Sequence[tuple[Run, Workplace]]) -> None:
+        """The pairs that these splits share, under the metrics of all of them."""
+        missing = [(place, stage) for _, place in several for stage in self.stages if not place.has_distances(stage)]
         if not missing:
             return
-        title = f"{run.title}: comparing pictures"
-        with self._clocked("comparing pictures"), self.watch.counting(title) as progress:
-            metrics = {stage: place.metric(stage) for stage in missing}
-            made = pair_distances_of(metrics, run.pairs, self.files, n_jobs=self.n_jobs, progress=progress)
-        for stage, distances in made.items():
+        titles, (first, _) = ", ".join(run.title for run, _ in several), several[0]
+        with self._clocked(COMPARING), self.watch.counting(f"{titles}: {COMPARING}") as progress:
+            metrics = {(place, stage): place.metric(stage) for place, stage in missing}
+            made = distances_of_pairs(metrics, first.pairs, self.files, n_jobs=self.n_jobs, progress=progress)
+        for (place, stage), distances in made.items():
             place.keep_distances(stage, distances)
 
     def _findings(self, view: int, learned: Sequence[Learned], results: Mapping[Stage, Results]) -> Findings:
@@ -178,10 +189,18 @@ class Study:
 
     def _say_done(self, run: Run, done: int, total: int, spent: float) -> None:
         left = f", about {spent / done * (total - done) / 60:.0f} min left" if done < total else ""
-        self.watch.say(f"{run.title} is done: {done} of {total} in {spent / 60:.1f} min{left}.")
+        self.watch.say(f"{run.title} is learned: {done} of {total} in {spent / 60:.1f} min{left}.")
 
     @contextmanager
     def _clocked(self, what: str) -> Iterator[None]:
         started = time.perf_counter()
         yield
         self.seconds[what] += time.perf_counter() - started
+
+
+def _alike(runs: Sequence[tuple[Run, Workplace]]) -> Iterator[Sequence[tuple[Run, Workplace]]]:
+    """Runs of the same pairs together, `COMPARED_AT_ONCE` at the most."""
+    for _, same in groupby(runs, key=lambda each: each[0].pairs):
+        together = list(same)
+        for start in range(0, len(together), COMPARED_AT_ONCE):
+            yield together[start : start + COMPARED_AT_ONCE]

@@ -23,8 +23,7 @@ def table1(findings: Findings) -> Table:
     sources = list(findings.outcomes[0].results)
     labels = ["D"]
     for step in (1, 2):
-        labels += [f"rank after step {step}"]
-        labels += [f"error after step {step}, threshold from {source}" for source in sources]
+        labels += [f"step {step}: rank", *(f"step {step}: error ({source})" for source in sources)]
     columns = {"": labels}
     for stage in stages_of(findings.families):
         if stage.step == 2:
