@@ -87,20 +87,19 @@ def test_components_0_leaves_the_length_to_the_data(home, called, tmp_path):
 
 @pytest.mark.skipif(not IMAGES.is_dir(), reason="no ../shared/data/lfw-a beside the repository")
 def test_on_some_people_of_lfw(tmp_path):
-    """Sixty people with three pictures or more; better than chance on those it has not seen."""
+    """Better than chance on people it has not seen."""
     names = [folder.name for folder in sorted(IMAGES.iterdir()) if len(list(folder.iterdir())) in range(3, 8)]
-    chosen = names[:: len(names) // 60][:60]
+    chosen = names[:: len(names) // 45][:45]
     protocol = tmp_path / "protocol"
     protocol.mkdir()
     for name, folds in (
-        ("", [chosen[:20], chosen[20:40], chosen[40:]]),
-        ("DevTrain", [chosen[:40]]),
-        ("DevTest", [chosen[40:]]),
+        ("DevTrain", [chosen[:30]]),
+        ("DevTest", [chosen[30:]]),
     ):
         people = [[Person(each, len(list((IMAGES / each).iterdir()))) for each in fold] for fold in folds]
         (protocol / f"people{name}.txt").write_text(people_text(people))
         (protocol / f"pairs{name}.txt").write_text(pairs_text([small.pairs_of(fold) for fold in folds]))
-    options = ["--regions", 150, "--max-groups", 8, "--components", 20, "--view", 2, "--json", "--quiet"]
+    options = ["--regions", 80, "--max-groups", 6, "--components", 20, "--view", 1, "--json", "--quiet"]
     result = run(IMAGES, protocol, "--work", tmp_path / "work", *options)
     assert result.exit_code == 0, result.output
     *_, both = json.loads(result.stdout)["stages"]

@@ -52,7 +52,6 @@ def test_people_never_seen_are_told_apart(lfw):
     for outcome in lfw.view2.outcomes:
         if outcome.stage.step == 2:
             assert outcome.results["view 1"].auc > 0.8
-            assert outcome.results["view 1"].accuracy > 0.65
 
 
 def test_the_threshold_from_view_1_is_the_best_on_its_test_pairs(lfw):
