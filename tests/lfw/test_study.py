@@ -139,6 +139,23 @@ def test_the_split_of_a_fold_has_none_of_its_people(lfw):
         assert run.pairs == view2.pairs
 
 
+def test_people_with_few_images_are_tested_but_not_learned_from(lfw, tmp_path):
+    protocol = small.write_protocol(tmp_path / "protocol")
+    path = protocol / "peopleDevTrain.txt"
+    path.write_text(path.read_text().replace("Person_C\t3", "Person_C\t1"))
+    pairs = protocol / "pairsDevTrain.txt"
+    kept = [line for line in pairs.read_text().splitlines() if "Person_C" not in line]
+    n = sum(len(line.split()) == 3 for line in kept)
+    others = [line for line in kept[1:] if len(line.split()) == 4]
+    pairs.write_text("\n".join([str(len(others)), *kept[1:][:n][: len(others)], *others]) + "\n")
+    run = Run.of_view1(read_view1(protocol))
+    assert "Person_C" in {image.person for image in run.training_images(1)}
+    assert {image.person for image in run.training_images(2)} == set(small.VIEW1[0]) - {"Person_C"}
+    settings = replace(small.SETTINGS, min_images=2)
+    study = replace(lfw.study, protocol=protocol, work=tmp_path, store=lfw.store, settings=settings, families=["cov"])
+    assert study.view1().outcomes[0].facts[0]["images"] == 5 * small.PICTURES
+
+
 MISTAKES = {
     "step": (
         {"settings": replace(small.SETTINGS, ridge=0.2)},

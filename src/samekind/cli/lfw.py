@@ -2,6 +2,7 @@
 
 import json as json_text
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,8 +12,18 @@ import typer
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from samekind.cli.options import JobsOption, JsonOption, QuietOption, parse_families, parse_ridge
-from samekind.cli.output import SECONDS_PER_LINE, Count, counting, duration, say, say_error, say_json
+from samekind.cli.options import JobsOption, JsonOption, QuietOption, parse_anchors, parse_families, parse_ridge
+from samekind.cli.output import (
+    SECONDS_PER_LINE,
+    Count,
+    counting,
+    duration,
+    say,
+    say_error,
+    say_facts,
+    say_json,
+    say_list,
+)
 
 if TYPE_CHECKING:
     from samekind.evaluation import Table
@@ -53,6 +64,9 @@ def lfw(
     max_groups: Annotated[
         int | None, typer.Option("--max-groups", min=1, help="Regions chosen of each, instead of the preset's.")
     ] = None,
+    min_images: Annotated[
+        int | None, typer.Option("--min-images", min=1, help="People with fewer pictures are not learned from.")
+    ] = None,
     whiten: Annotated[
         int | None, typer.Option("--whiten", min=1, help="Dimensions kept of a region. Default: 45.")
     ] = None,
@@ -62,6 +76,9 @@ def lfw(
     components: Annotated[
         int | None,
         typer.Option("--components", min=0, help="Length of the final codes; 0: what the data ask for."),
+    ] = None,
+    anchors: Annotated[
+        str | None, typer.Option("--anchors", help="Of step 2, as in `samekind fit`: auto, all, grow or a number.")
     ] = None,
     normalise: Annotated[
         Literal["none", "root", "unit"] | None,
@@ -93,10 +110,12 @@ def lfw(
     settings = PRESETS[preset].changed(
         regions=regions,
         max_groups=max_groups,
+        min_images=min_images,
         whiten=whiten,
         threshold=threshold,
         ridge=None if ridge is None else parse_ridge(ridge),
         joint_ridge=None if joint_ridge is None else parse_ridge(joint_ridge),
+        anchors=None if anchors is None else parse_anchors(anchors),
         normalise=normalise,
         seed=seed,
     )
@@ -118,12 +137,14 @@ def lfw(
         n_jobs=jobs,
         watch=_Shown(not quiet),
     )
-    with _interruptible(work):
+    with warnings.catch_warnings(record=True) as caught, _interruptible(work):
+        warnings.simplefilter("always", UserWarning)
         findings = study.view1() if view == "1" else study.view2(chosen)
     report = write_lfw_report(work / f"report-view{view}.html", findings, study.mean_face())
     result = as_json(findings) | {
         "work": str(work),
         "report": str(report),
+        "warnings": list(dict.fromkeys(str(each.message) for each in caught)),
         "total_seconds": round(time.perf_counter() - started, 1),
     }
     _write_json(work / f"results-view{view}.json", result)
@@ -132,8 +153,8 @@ def lfw(
         return
     _print_table("Ranks and errors after each step (the paper's Table 1)", table1(findings))
     _print_table("Accuracy (the paper's Table 2)", table2(findings))
-    say(f"Report: {report}")
-    say(f"Time:   {duration(result['total_seconds'])}")
+    say_facts([("Report", report), ("Time", duration(result["total_seconds"]))])
+    say_list("Warnings", result["warnings"])
 
 
 class _Shown:

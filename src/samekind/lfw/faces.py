@@ -39,14 +39,7 @@ class Faces:
                 f"The store {store.path} is unfinished: {len(store):,} of {store.planned:,} pictures are in it. Run "
                 "what began it again, to finish it."
             )
-        for family in self.families:
-            there = len(store.families.get(family, ()))
-            if there < self.regions:
-                raise ValueError(
-                    f"The store {store.path} has {there:,} regions of the family {family}, but {self.regions:,} are "
-                    "needed. Ask for fewer (--regions, or a smaller --preset), for other --families, or leave --store "
-                    "out to have the descriptors computed."
-                )
+        _check_enough(store, self.families, self.regions)
 
     def of_family(self, family: str) -> GroupsOf:
         members = self.store.families[family]
@@ -84,12 +77,25 @@ def extracted(
     """A store of these pictures: new, or one that was begun here before."""
     extractor = _extractor(families, regions)
     if path.exists() and any(path.iterdir()):
-        extractor = Extractor.from_json(DiskStore.open(path).front_end)
+        begun = DiskStore.open(path)
+        _check_enough(begun, families, regions)
+        extractor = Extractor.from_json(begun.front_end)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except FileExistsError as error:
         raise NotADirectoryError(errno.ENOTDIR, "The work needs a folder; this is a file", str(path.parent)) from error
     return extract(files, path, extractor, on_error="fail", n_jobs=n_jobs, progress=progress)
+
+
+def _check_enough(store: DiskStore, families: Sequence[str], regions: int) -> None:
+    for family in families:
+        there = len(store.families.get(family, ()))
+        if there < regions:
+            raise ValueError(
+                f"The store {store.path} has {there:,} regions of the family {family}, but {regions:,} are needed. Ask "
+                "for fewer (--regions, or a smaller --preset) or for other --families, or have the descriptors "
+                "computed: leave --store out, with a new folder for --work."
+            )
 
 
 def _extractor(families: Sequence[str], regions: int) -> Extractor:

@@ -79,6 +79,7 @@ class Learner:
         learner = JointMetric(
             n_components=None if settings.n_components is None else min(settings.n_components, Z.shape[1]),
             ridge=settings.joint_ridge,
+            anchors=settings.anchors,
             **self._shared(checkpoint, observer),
         ).fit(Z, self.faces.store.labels[self.rows])
         deviations = np.concatenate([part.deviations for part in parts])

@@ -14,12 +14,14 @@ class Settings:
 
     regions: int  # of each family, spread evenly over those there are
     max_groups: int  # chosen of each family by step 1
+    min_images: int = 1  # people with fewer are not learned from
     whiten: int = 45  # dimensions kept of a region
     pair_balance: Literal["equal", "literal"] = "equal"
     threshold: float = 14.0  # of the pairwise loss
     ridge: float | Literal["auto"] = 1.0  # of step 1
     joint_ridge: float | Literal["auto"] = 1.0  # of step 2
     n_components: int | None = 150  # length of step 2's codes at the most; None: what the data ask for
+    anchors: int | Literal["auto", "all", "grow"] = "auto"  # images that step 2 compares with all others
     normalise: Normalise = "root"  # of codes, after each step
     seed: int = 0
 

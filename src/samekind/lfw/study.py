@@ -104,10 +104,17 @@ class Study:
         places = [self._workplace(run, faces) for run in runs]
         for place in places:
             place.check()
+        pending = [
+            (run, place)
+            for run, place in zip(runs, places, strict=True)
+            if not all(place.has(stage) for stage in self.stages)
+        ]
         started = time.perf_counter()
-        for done, (run, place) in enumerate(zip(runs, places, strict=True), 1):
+        for done, (run, place) in enumerate(pending, 1):
             self._learn(run, place, faces)
-            self._say_done(run, done, len(runs), time.perf_counter() - started)
+            self._say_done(run, done, len(pending), time.perf_counter() - started)
+        for place in places:
+            place.tidy(self.stages)
         for several in _alike(list(zip(runs, places, strict=True))):
             self._compare(several)
         return [
@@ -153,12 +160,12 @@ class Study:
     def _learn(self, run: Run, place: Workplace, faces: Faces) -> None:
         place.begin()
         # Whatever learns, whitens or chooses regions gets these rows and no others.
-        rows = image_rows(run.split.train.images, faces.store.image_ids.tolist(), faces.store.labels)
+        images = run.training_images(self.settings.min_images)
+        rows = image_rows(images, faces.store.image_ids.tolist(), faces.store.labels)
         learner = Learner(faces, rows, self.settings, self.memory, self.n_jobs)
         for stage in self.stages:
             if not place.has(stage):
                 self._learn_stage(run, stage, place, learner)
-            place.tidy(stage)
 
     def _learn_stage(self, run: Run, stage: Stage, place: Workplace, learner: Learner) -> None:
         checkpoint = place.checkpoint(stage)

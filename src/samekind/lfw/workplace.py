@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -62,11 +62,12 @@ class Workplace:
     def finish(self, stage: Stage, metric: Metric, facts: Mapping[str, Any]) -> None:
         write_whole(self.folder / f"{stage.name}.json", json.dumps(facts) + "\n")
         metric.save(self._model(stage))
-        self.tidy(stage)
+        self.tidy([stage])
 
-    def tidy(self, stage: Stage) -> None:
-        """A finished stage needs its checkpoint no more."""
-        shutil.rmtree(self.checkpoint(stage), ignore_errors=True)
+    def tidy(self, finished: Iterable[Stage]) -> None:
+        """Finished stages need their checkpoints no more."""
+        for stage in finished:
+            shutil.rmtree(self.checkpoint(stage), ignore_errors=True)
 
     def metric(self, stage: Stage) -> Metric:
         return Metric.load(self._model(stage))
