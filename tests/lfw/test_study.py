@@ -156,6 +156,21 @@ def test_people_with_few_images_are_tested_but_not_learned_from(lfw, tmp_path):
     assert study.view1().outcomes[0].facts[0]["images"] == 5 * small.PICTURES
 
 
+def test_roots_of_histograms_are_learned_from_and_encoded_alike(lfw, tmp_path):
+    study = replace(
+        lfw.study, work=tmp_path, store=lfw.store, settings=replace(small.SETTINGS, roots=True), families=["slbp"]
+    )
+    study.view1()
+    metric = Metric.load(tmp_path / "view1" / "step1-slbp.safetensors")
+    assert metric.extractor["families"][0]["parameters"]["root"] is True
+    store = study.faces([Run.of_view1(read_view1(lfw.protocol))]).of_family("slbp")
+    some = np.arange(0, 36, 5)
+    features = store.panel(range(24), some)
+    np.testing.assert_allclose(np.square(features).reshape(len(some), 24, 59).sum(axis=2), 1, atol=2e-3)
+    codes = metric.encode([lfw.images / name for name in store.image_ids[some]])
+    np.testing.assert_allclose(codes, metric.transform(features), atol=0.03 * np.abs(codes).max())
+
+
 MISTAKES = {
     "step": (
         {"settings": replace(small.SETTINGS, ridge=0.2)},

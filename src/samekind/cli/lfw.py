@@ -64,6 +64,9 @@ def lfw(
     max_groups: Annotated[
         int | None, typer.Option("--max-groups", min=1, help="Regions chosen of each, instead of the preset's.")
     ] = None,
+    roots: Annotated[
+        bool | None, typer.Option("--roots/--no-roots", help="Learn from the square roots of slbp's histograms.")
+    ] = None,
     min_images: Annotated[
         int | None, typer.Option("--min-images", min=1, help="People with fewer pictures are not learned from.")
     ] = None,
@@ -110,6 +113,7 @@ def lfw(
     settings = PRESETS[preset].changed(
         regions=regions,
         max_groups=max_groups,
+        roots=roots,
         min_images=min_images,
         whiten=whiten,
         threshold=threshold,

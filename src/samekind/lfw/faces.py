@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,10 @@ from samekind.extraction import extract
 from samekind.images.extractor import FAMILIES, Extractor
 from samekind.images.listing import ImageFile
 from samekind.images.regions import DEFAULT_COUNT
+from samekind.images.slbp import SoftLBP
 from samekind.kernels.types import IntArray
 from samekind.lfw.workplace import digest
-from samekind.store import DiskStore, GroupsOf
+from samekind.store import DiskStore, GroupsOf, RootsOf
 
 
 def evenly(n: int, among: int) -> IntArray:
@@ -31,6 +32,7 @@ class Faces:
     store: DiskStore
     families: tuple[str, ...]
     regions: int
+    roots: bool = False  # of the histograms of slbp
 
     def __post_init__(self) -> None:
         store = self.store
@@ -43,7 +45,10 @@ class Faces:
 
     def of_family(self, family: str) -> GroupsOf:
         members = self.store.families[family]
-        return GroupsOf(self.store, members.start + evenly(self.regions, len(members)))
+        chosen = members.start + evenly(self.regions, len(members))
+        if family == SoftLBP.name and self.roots:
+            return GroupsOf(RootsOf(self.store, _rooted(self.store.front_end)), chosen)
+        return GroupsOf(self.store, chosen)
 
     def made_with(self) -> dict[str, Any]:
         """What tells these descriptors from others, family by family."""
@@ -55,6 +60,16 @@ class Faces:
             for family in self.families
             for groups in [self.of_family(family)]
         }
+
+
+def _rooted(front_end: Mapping[str, Any]) -> dict[str, Any]:
+    """How pictures become the roots of a store's histograms."""
+    extractor = Extractor.from_json(front_end)
+    parts = tuple(
+        replace(part, family=replace(part.family, root=True)) if isinstance(part.family, SoftLBP) else part
+        for part in extractor.parts
+    )
+    return replace(extractor, parts=parts).to_json()
 
 
 def ordered_families(names: Sequence[str]) -> tuple[str, ...]:

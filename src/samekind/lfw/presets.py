@@ -15,6 +15,7 @@ class Settings:
     regions: int  # of each family, spread evenly over those there are
     max_groups: int  # chosen of each family by step 1
     min_images: int = 1  # people with fewer are not learned from
+    roots: bool = False  # of the histograms of slbp
     whiten: int = 45  # dimensions kept of a region
     pair_balance: Literal["equal", "literal"] = "equal"
     threshold: float = 14.0  # of the pairwise loss

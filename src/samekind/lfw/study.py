@@ -100,7 +100,7 @@ class Study:
 
     def learned(self, runs: Sequence[Run]) -> list[Learned]:
         """Each split's metrics and distances, made where they are not there yet."""
-        faces = self._faces(runs)
+        faces = self.faces(runs)
         places = [self._workplace(run, faces) for run in runs]
         for place in places:
             place.check()
@@ -126,7 +126,7 @@ class Study:
             for run, place in zip(runs, places, strict=True)
         ]
 
-    def _faces(self, runs: Sequence[Run]) -> Faces:
+    def faces(self, runs: Sequence[Run]) -> Faces:
         """The descriptors; computed first where no store was given."""
         needed = dict.fromkeys(image for run in runs for image in run.images)
         rows = np.sort(image_rows(needed, [file.name for file in self.files]))
@@ -134,7 +134,7 @@ class Study:
             store = self._extracted([self.files[row] for row in rows])
         else:
             store = DiskStore.open(self.store, n_jobs=self.n_jobs)
-        return Faces(store, tuple(self.families), self.settings.regions)
+        return Faces(store, tuple(self.families), self.settings.regions, self.settings.roots)
 
     def _extracted(self, files: Sequence[ImageFile]) -> DiskStore:
         title = "describing pictures"
