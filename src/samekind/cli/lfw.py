@@ -206,7 +206,7 @@ def _checked_folds(text: str | None, view: str) -> list[int] | None:
 def _print_table(title: str, table: "Table") -> None:
     shown = RichTable(title=title)
     for place, column in enumerate(table.columns):
-        shown.add_column(column, justify="right" if place else "left")
+        shown.add_column(column, justify="right" if place else "left", no_wrap=not place)
     for row in table.texts:
         shown.add_row(*row)
     Console().print(shown)

@@ -14,6 +14,7 @@ from samekind.evaluation import (
     RocDisplay,
     Section,
     Table,
+    compare_folds,
     write_report,
 )
 from samekind.kernels.types import Array
@@ -52,6 +53,8 @@ def _sections(findings: Findings, face: Array) -> Iterator[Section]:
         table2(findings),
     )
     yield Section("Split by split", "Accuracy after step 2, in percent.", fold_table(findings))
+    if len(findings.runs) > 1:
+        yield Section("All figures", "After each step, at each threshold.", compare_folds(_by_name(findings)))
     joint = [outcome for outcome in findings.outcomes if outcome.stage.step == 2]
     yield Section(
         "ROC",
@@ -97,6 +100,14 @@ def _times(findings: Findings) -> Table:
     known = {outcome.stage.title for outcome in findings.outcomes}
     rows += [[what, None, seconds] for what, seconds in findings.seconds.items() if what not in known]
     return Table(["", "seconds a split", "seconds of this run"], rows)
+
+
+def _by_name(findings: Findings) -> dict[str, FoldsResult]:
+    return {
+        f"{outcome.stage.title} ({source})": result
+        for outcome in findings.outcomes
+        for source, result in outcome.results.items()
+    }
 
 
 def _any_result(outcome: Outcome) -> FoldsResult:

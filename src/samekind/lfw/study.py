@@ -104,27 +104,15 @@ class Study:
         places = [self._workplace(run, faces) for run in runs]
         for place in places:
             place.check()
-        pending = [
-            (run, place)
-            for run, place in zip(runs, places, strict=True)
-            if not all(place.has(stage) for stage in self.stages)
-        ]
+        both = list(zip(runs, places, strict=True))
+        pending = [each for each in both if not all(each[1].has(stage) for stage in self.stages)]
         started = time.perf_counter()
         for done, (run, place) in enumerate(pending, 1):
             self._learn(run, place, faces)
             self._say_done(run, done, len(pending), time.perf_counter() - started)
-        for place in places:
-            place.tidy(self.stages)
-        for several in _alike(list(zip(runs, places, strict=True))):
+        for several in _alike(both):
             self._compare(several)
-        return [
-            Learned(
-                run,
-                {stage: place.facts(stage) for stage in self.stages},
-                {stage: place.distances(stage) for stage in self.stages},
-            )
-            for run, place in zip(runs, places, strict=True)
-        ]
+        return [self._learned(run, place) for run, place in both]
 
     def faces(self, runs: Sequence[Run]) -> Faces:
         """The descriptors; computed first where no store was given."""
@@ -188,6 +176,11 @@ class Study:
             made = distances_of_pairs(metrics, first.pairs, self.files, n_jobs=self.n_jobs, progress=progress)
         for (place, stage), distances in made.items():
             place.keep_distances(stage, distances)
+
+    def _learned(self, run: Run, place: Workplace) -> Learned:
+        place.tidy(self.stages)
+        facts = {stage: place.facts(stage) for stage in self.stages}
+        return Learned(run, facts, {stage: place.distances(stage) for stage in self.stages})
 
     def _findings(self, view: int, learned: Sequence[Learned], results: Mapping[Stage, Results]) -> Findings:
         outcomes = [Outcome(stage, [each.facts[stage] for each in learned], results[stage]) for stage in results]
