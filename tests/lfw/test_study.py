@@ -1,5 +1,6 @@
 """The whole study on a dozen people: what it learns, from whom, and what it does not do twice."""
 
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -92,6 +93,26 @@ def test_a_run_again_repeats_nothing(lfw):
     for one, other in zip(again.outcomes, lfw.view2.outcomes, strict=True):
         assert one.facts == other.facts
         np.testing.assert_array_equal(one.results["view 1"].accuracies, other.results["view 1"].accuracies)
+
+
+def test_folds_share_a_pass_over_the_pictures_while_their_metrics_fit(lfw, tmp_path, monkeypatch):
+    assert list(lfw.watch.counts)[1:] == ["View 1: comparing pictures", "Fold 1, Fold 2, Fold 3: comparing pictures"]
+    models = sum(path.stat().st_size for path in (lfw.work / "fold-01").glob("*.safetensors"))
+    monkeypatch.setattr("samekind.lfw.study.HELD_BYTES", int(2.5 * models))
+    work = tmp_path / "work"
+    shutil.copytree(lfw.work, work)
+    for path in work.rglob("*.npy"):
+        if "store" not in path.parts:
+            path.unlink()
+    watch = small.Recorder()
+    replace(lfw.study, work=work, watch=watch).view2()
+    titles = ["View 1", "Fold 1, Fold 2", "Fold 3"]
+    assert list(watch.counts) == [f"{title}: comparing pictures" for title in titles]
+    before, after = small.kept(lfw.work), small.kept(work)
+    assert before.keys() == after.keys()
+    for name in after:
+        if name.endswith(".npy"):
+            np.testing.assert_allclose(np.load(work / name), np.load(lfw.work / name), rtol=1e-4, atol=1e-6)
 
 
 def test_some_folds_give_what_they_give_among_all(lfw):

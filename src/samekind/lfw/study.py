@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,7 @@ from samekind.lfw.workplace import Workplace, digest
 from samekind.store import DiskStore
 
 COMPARING = "comparing pictures"
-COMPARED_AT_ONCE = 4  # splits, whose metrics and codes are held
+HELD_BYTES = 1_000_000_000  # of metrics that pictures are compared by in one pass; codes come on top
 
 
 @dataclass(frozen=True)
@@ -110,7 +109,7 @@ class Study:
         for done, (run, place) in enumerate(pending, 1):
             self._learn(run, place, faces)
             self._say_done(run, done, len(pending), time.perf_counter() - started)
-        for several in _alike(both):
+        for several in _together(both):
             self._compare(several)
         return [self._learned(run, place) for run, place in both]
 
@@ -198,9 +197,13 @@ class Study:
         self.seconds[what] += time.perf_counter() - started
 
 
-def _alike(runs: Sequence[tuple[Run, Workplace]]) -> Iterator[Sequence[tuple[Run, Workplace]]]:
-    """Runs of the same pairs together, `COMPARED_AT_ONCE` at the most."""
-    for _, same in groupby(runs, key=lambda each: each[0].pairs):
-        together = list(same)
-        for start in range(0, len(together), COMPARED_AT_ONCE):
-            yield together[start : start + COMPARED_AT_ONCE]
+def _together(runs: Sequence[tuple[Run, Workplace]]) -> Iterator[list[tuple[Run, Workplace]]]:
+    """Runs of the same pairs, as many as may be held at once, but one at least."""
+    several: list[tuple[Run, Workplace]] = []
+    for run, place in runs:
+        held = sum(each.model_bytes for _, each in several)
+        if several and (run.pairs != several[0][0].pairs or held + place.model_bytes > HELD_BYTES):
+            yield several
+            several = []
+        several.append((run, place))
+    yield several

@@ -72,6 +72,11 @@ class Workplace:
     def metric(self, stage: Stage) -> Metric:
         return Metric.load(self._model(stage))
 
+    @property
+    def model_bytes(self) -> int:
+        """Of all finished stages."""
+        return sum(path.stat().st_size for path in self.folder.glob("*.safetensors"))
+
     def facts(self, stage: Stage) -> dict[str, Any]:
         facts: dict[str, Any] = json.loads((self.folder / f"{stage.name}.json").read_text(encoding="utf-8"))
         return facts
