@@ -42,7 +42,7 @@ def called(home):
 def test_prints_both_tables_and_where_the_page_is(called, home):
     result, _ = called
     assert result.exit_code == 0, result.output
-    for text in ("CMD+SLBP", "2,302", "92.58", "samekind: cov + slbp", "training folds", "report-view2.html"):
+    for text in ("cov + slbp, step 2", "2,302", "92.58", "samekind: cov + slbp", "training folds", "report-view2.html"):
         assert text in result.stdout
     assert "Fold 3 is learned: 4 of 4" in result.stderr
     assert "Chosen regions: slbp" in (home / "work" / "report-view2.html").read_text()

@@ -45,7 +45,7 @@ def lfw(
     ] = "1",
     preset: Annotated[
         Literal["quick", "standard", "full"],
-        typer.Option("--preset", help="How many regions: 1,000, 4,000 or the paper's 13,260 a family."),
+        typer.Option("--preset", help="From 1,000, 4,000 or the paper's 13,260 regions a family."),
     ] = "quick",
     families: Annotated[str, typer.Option("--families", help="Kinds of descriptors: cov, slbp, or both.")] = "cov,slbp",
     work: Annotated[

@@ -15,7 +15,7 @@ class Settings:
     regions: int  # of each family, spread evenly over those there are
     max_groups: int  # chosen of each family by step 1
     min_images: int = 1  # people with fewer are not learned from
-    roots: bool = False  # of the histograms of slbp
+    roots: bool = True  # of the histograms of slbp
     whiten: int = 45  # dimensions kept of a region
     pair_balance: Literal["equal", "literal"] = "equal"
     threshold: float = 14.0  # of the pairwise loss
@@ -45,7 +45,7 @@ class Settings:
 
 
 PRESETS = {
-    "quick": Settings(regions=1_000, max_groups=80),
-    "standard": Settings(regions=4_000, max_groups=200),
+    "quick": Settings(regions=1_000, max_groups=24, min_images=2, n_components=100, anchors=2_000),
+    "standard": Settings(regions=4_000, max_groups=200, min_images=2),
     "full": Settings(regions=13_260, max_groups=400),
 }

@@ -7,38 +7,39 @@ from typing import Any
 
 import numpy as np
 
-from samekind.evaluation import FoldsResult, Table
+from samekind.evaluation import Table
 from samekind.images.extractor import FAMILIES
 from samekind.lfw import paper
 from samekind.lfw.paper import Figure
-from samekind.lfw.stages import Stage, stages_of
+from samekind.lfw.stages import Stage
 from samekind.lfw.study import Findings, Outcome
 
-PAPERS_NAMES = {"cov": "CMD", "slbp": "SLBP"}
 NOTHING = "–"
 
 
 def table1(findings: Findings) -> Table:
-    """D, rank and error after each step, family by family, as in the paper's Table 1."""
+    """D, rank and error after each step, as in the paper's Table 1; its thresholds are from View 1."""
     sources = list(findings.outcomes[0].results)
-    labels = ["D"]
-    for step in (1, 2):
-        labels += [f"step {step}: rank", *(f"step {step}: error ({source})" for source in sources)]
-    columns = {"": labels}
-    for stage in stages_of(findings.families):
-        if stage.step == 2:
-            columns[" + ".join(stage.families)] = _our_column(findings, stage.families)
-            columns[_papers_name(stage.families)] = _papers_column(stage.families, len(sources))
-    return Table(list(columns), [list(row) for row in zip(*columns.values(), strict=True)])
+    rows = []
+    for outcome in findings.outcomes:
+        stage = outcome.stage
+        if stage.step == 1:
+            empty = [NOTHING] * len(sources)
+            ours, papers = _dimensions(findings, *stage.families), f"{paper.DIMENSIONS[stage.families]:,}"
+            rows.append([f"{stage.families[0]}, D", ours, *empty, papers, NOTHING])
+        rows.append([stage.title, *_our_figures(outcome), *_papers_figures(stage)])
+    return Table(["", "rank", *(f"error ({source})" for source in sources), "paper's rank", "paper's error"], rows)
 
 
 def table2(findings: Findings) -> Table:
     """Accuracy in percent, the paper's rows (View 2) and ours after step 2, as in its Table 2."""
-    rows = [[name, "view 1" if name.startswith("the paper") else None, *figure] for name, figure in _papers_rows()]
+    rows: list[list[Any]] = [
+        [name, "view 1" if name.startswith("the paper") else None, *figure] for name, figure in paper.ACCURACIES.items()
+    ]
     for outcome in findings.outcomes:
         if outcome.stage.step == 2:
             name = f"samekind: {' + '.join(outcome.stage.families)}"
-            rows += [[name, source, *_accuracy(result)] for source, result in outcome.results.items()]
+            rows += [[name, source, *_figure(100 * result.accuracies)] for source, result in outcome.results.items()]
     return Table(["", "threshold from", "accuracy (%)", "± (%)"], [list(map(_rounded, row)) for row in rows])
 
 
@@ -86,47 +87,20 @@ def _stage_json(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _our_column(findings: Findings, families: tuple[str, ...]) -> list[str]:
-    outcomes = {outcome.stage: outcome for outcome in findings.outcomes}
-    column = [_dimensions(findings, families)]
-    for step in (1, 2):
-        outcome = outcomes.get(Stage(step, families))
-        n_sources = len(findings.outcomes[0].results)
-        if outcome is None:
-            column += [NOTHING] * (1 + n_sources)
-        else:
-            column.append(_text(_figure([facts["rank"] for facts in outcome.facts]), 0))
-            column += [_text(_figure(1 - result.accuracies), 3) for result in outcome.results.values()]
-    return column
+def _our_figures(outcome: Outcome) -> list[str]:
+    errors = [_text(_figure(1 - result.accuracies), 3) for result in outcome.results.values()]
+    return [_text(_figure([facts["rank"] for facts in outcome.facts]), 0), *errors]
 
 
-def _papers_column(families: tuple[str, ...], n_sources: int) -> list[str]:
-    """Its thresholds are from View 1, and stand beside our first."""
-    column = [f"{paper.DIMENSIONS[families]:,}" if families in paper.DIMENSIONS else NOTHING]
-    for step in (1, 2):
-        column.append(_text(paper.RANKS[step].get(families), 0))
-        column.append(_text(paper.ERRORS[step].get(families), 3))
-        column += [NOTHING] * (n_sources - 1)
-    return column
+def _papers_figures(stage: Stage) -> list[str]:
+    return [
+        _text(paper.RANKS[stage.step].get(stage.families), 0),
+        _text(paper.ERRORS[stage.step].get(stage.families), 3),
+    ]
 
 
-def _dimensions(findings: Findings, families: tuple[str, ...]) -> str:
-    if len(families) > 1:
-        return NOTHING
-    size = FAMILIES[families[0]]().size
-    return f"{findings.settings.regions * min(findings.settings.whiten, size):,}"
-
-
-def _papers_name(families: tuple[str, ...]) -> str:
-    return f"the paper's {'+'.join(PAPERS_NAMES.get(family, family) for family in families)}"
-
-
-def _papers_rows() -> list[tuple[str, Figure]]:
-    return list(paper.ACCURACIES.items())
-
-
-def _accuracy(result: FoldsResult) -> Figure:
-    return _figure(100 * result.accuracies)
+def _dimensions(findings: Findings, family: str) -> str:
+    return f"{findings.settings.regions * min(findings.settings.whiten, FAMILIES[family]().size):,}"
 
 
 def _figure(values: Sequence[float] | np.ndarray[Any, np.dtype[Any]]) -> Figure:
