@@ -8,12 +8,17 @@ import pytest
 
 from samekind import Metric
 from samekind.evaluation import flip_free_distances, pair_rows, read_view1, read_view2
+from samekind.extraction import extract
+from samekind.images.extractor import Extractor
 from samekind.images.listing import list_images
-from samekind.lfw.faces import evenly
+from samekind.images.regions import enumerate_regions
+from samekind.images.slbp import SoftLBP
+from samekind.lfw.faces import Faces, evenly
 from samekind.lfw.runs import Run
 from samekind.lfw.stages import Stage
 from samekind.lfw.study import Study
 from samekind.store import DiskStore
+from tests import stores
 from tests.lfw import small
 
 BOTH = ("cov", "slbp")
@@ -146,8 +151,6 @@ def test_a_larger_store_is_thinned_out_evenly(lfw, tmp_path):
 
 
 def test_own_descriptors_are_of_the_regions_that_a_store_of_all_would_give(lfw):
-    from samekind.images.regions import enumerate_regions
-
     regions = [family["regions"] for family in DiskStore.open(lfw.store).front_end["families"]]
     assert regions == [enumerate_regions()[evenly(24, 13_260)].tolist()] * 2
 
@@ -192,6 +195,26 @@ def test_roots_of_histograms_are_learned_from_and_encoded_alike(lfw, tmp_path):
     np.testing.assert_allclose(codes, metric.transform(features), atol=0.03 * np.abs(codes).max())
 
 
+def test_roots_that_a_store_has_already_are_not_taken_again(lfw, tmp_path):
+    files = list_images(lfw.images, labelled=True)[:6]
+    plain, rooted = (
+        Faces(
+            extract(files, tmp_path / str(root), Extractor.over([SoftLBP(root=root)], n_regions=6)), ("slbp",), 6, True
+        )
+        for root in (False, True)
+    )
+    ours, theirs = (faces.of_family("slbp").panel(range(6), np.arange(6)) for faces in (plain, rooted))
+    np.testing.assert_allclose(ours, theirs, atol=2e-3)
+    assert theirs.max() > 0.1
+
+
+def test_a_store_that_was_not_made_of_pictures_is_refused(lfw, tmp_path):
+    store = stores.disk_store(tmp_path / "store", np.ones((36, 48), np.float32), np.repeat(small.NAMES, 3), {"cov": 2})
+    study = replace(lfw.study, store=store.path, families=["cov"], work=tmp_path)
+    with pytest.raises(ValueError, match="description of an extractor cannot be used"):
+        study.view1()
+
+
 MISTAKES = {
     "step": (
         {"settings": replace(small.SETTINGS, ridge=0.2)},
@@ -232,9 +255,6 @@ def test_a_missing_picture_is_named_before_the_work(lfw, tmp_path):
 
 
 def test_a_store_without_a_training_picture_is_told(lfw, tmp_path):
-    from samekind.extraction import extract
-    from samekind.images.extractor import Extractor
-
     files = [file for file in list_images(lfw.images, labelled=True) if "Person_A_0003" not in file.name]
     extract(files, tmp_path / "store", Extractor.over(["cov"], n_regions=24))
     with pytest.raises(ValueError, match=r"Person_A/Person_A_0003.jpg is missing among the 35 images"):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -46,13 +47,19 @@ class Faces:
     def of_family(self, family: str) -> GroupsOf:
         members = self.store.families[family]
         chosen = members.start + evenly(self.regions, len(members))
-        if family == SoftLBP.name and self.roots:
-            return GroupsOf(RootsOf(self.store, _rooted(self.store.front_end)), chosen)
+        part = next(part for part in self.extractor.parts if part.family.name == family)
+        if self.roots and isinstance(part.family, SoftLBP) and not part.family.root:
+            return GroupsOf(RootsOf(self.store, _rooted(self.extractor).to_json()), chosen)
         return GroupsOf(self.store, chosen)
+
+    @cached_property
+    def extractor(self) -> Extractor:
+        """How pictures became the store's descriptors."""
+        return Extractor.from_json(self.store.front_end)
 
     def made_with(self) -> dict[str, Any]:
         """What tells these descriptors from others, family by family."""
-        notes = self.store.front_end
+        notes = self.extractor.to_json()
         shared = {"crop": notes["crop"], "alignment": notes["alignment"]}
         parts = {part["name"]: part for part in notes["families"]}
         return {
@@ -62,14 +69,13 @@ class Faces:
         }
 
 
-def _rooted(front_end: Mapping[str, Any]) -> dict[str, Any]:
-    """How pictures become the roots of a store's histograms."""
-    extractor = Extractor.from_json(front_end)
+def _rooted(extractor: Extractor) -> Extractor:
+    """With the roots of histograms."""
     parts = tuple(
         replace(part, family=replace(part.family, root=True)) if isinstance(part.family, SoftLBP) else part
         for part in extractor.parts
     )
-    return replace(extractor, parts=parts).to_json()
+    return replace(extractor, parts=parts)
 
 
 def ordered_families(names: Sequence[str]) -> tuple[str, ...]:

@@ -45,7 +45,7 @@ class Settings:
 
 
 PRESETS = {
-    "quick": Settings(regions=1_000, max_groups=24, min_images=2, n_components=100, anchors=2_000),
+    "quick": Settings(regions=1_000, max_groups=20, min_images=2, n_components=100, anchors=2_000),
     "standard": Settings(regions=4_000, max_groups=200, min_images=2),
     "full": Settings(regions=13_260, max_groups=400),
 }
