@@ -113,7 +113,7 @@ class Workplace:
 
 def digest(content: Any) -> str:
     """A short hash of what JSON can hold."""
-    return hashlib.blake2b(json.dumps(content).encode(), digest_size=16).hexdigest()
+    return hashlib.blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
 def _entries(nested: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
