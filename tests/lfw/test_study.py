@@ -128,6 +128,14 @@ def test_some_folds_give_what_they_give_among_all(lfw):
             assert one.results[source].results == every.results[source].results[::2]
 
 
+def test_without_view_1_it_is_not_learned(lfw, tmp_path):
+    watch = small.Recorder()
+    study = replace(lfw.study, work=tmp_path, store=lfw.store, families=["cov"], watch=watch)
+    (fold,) = study.view2([2], with_view1=False).outcomes[1].results.values()
+    assert list(watch.iterations) == ["Fold 2: cov, step 1", "Fold 2: cov, step 2"]
+    assert fold.results[0] == lfw.view2.outcomes[1].results["training folds"].results[1]
+
+
 def test_one_family_is_enough_and_another_is_added(lfw, tmp_path):
     watch = small.Recorder()
     alone = Study(lfw.images, lfw.protocol, tmp_path, small.SETTINGS, ["slbp"], store=lfw.store, watch=watch).view1()

@@ -58,6 +58,10 @@ def lfw(
     folds: Annotated[
         str | None, typer.Option("--folds", help="Of View 2, counted from 1: 1,2,5. Default: all.")
     ] = None,
+    with_view1: Annotated[
+        bool,
+        typer.Option("--with-view1/--without-view1", help="Of View 2: also learn View 1, for the paper's threshold."),
+    ] = True,
     regions: Annotated[
         int | None, typer.Option("--regions", min=1, help="Of each family, instead of the preset's.")
     ] = None,
@@ -143,7 +147,7 @@ def lfw(
     )
     with warnings.catch_warnings(record=True) as caught, _interruptible(work):
         warnings.simplefilter("always", UserWarning)
-        findings = study.view1() if view == "1" else study.view2(chosen)
+        findings = study.view1() if view == "1" else study.view2(chosen, with_view1=with_view1)
     report = write_lfw_report(work / f"report-view{view}.html", findings, study.mean_face())
     result = as_json(findings) | {
         "work": str(work),

@@ -72,20 +72,17 @@ def judged_on_view1(learned: Learned, stage: Stage) -> Results:
     }
 
 
-def judged_by_folds(view1: Learned, folds: Mapping[int, Learned], view2: View2, stage: Stage) -> Results:
-    """Each fold's pairs at the threshold that is best on View 1's test pairs, and on the pairs of the other folds."""
+def judged_by_folds(view1: Learned | None, folds: Mapping[int, Learned], view2: View2, stage: Stage) -> Results:
+    """Each fold's pairs at the threshold that is best on View 1's test pairs, if any, and on those of other folds."""
     tested = list(folds)
     rows = np.stack([learned.distances[stage] for learned in folds.values()])
     same, numbers = folds[tested[0]].run.same, view2.fold_numbers + 1
-    n = len(view1.run.split.train.pairs)
-    elsewhere = view1.distances[stage][n:], view1.run.same[n:]
-    return {
-        result.threshold_source: result
-        for result in (
-            verify_folds(rows, same, numbers, view1=elsewhere, tested=tested),
-            verify_folds(rows, same, numbers, tested=tested),
-        )
-    }
+    results = [verify_folds(rows, same, numbers, tested=tested)]
+    if view1 is not None:
+        n = len(view1.run.split.train.pairs)
+        elsewhere = view1.distances[stage][n:], view1.run.same[n:]
+        results.insert(0, verify_folds(rows, same, numbers, view1=elsewhere, tested=tested))
+    return {result.threshold_source: result for result in results}
 
 
 def checked_folds(folds: Sequence[int], n_folds: int) -> list[int]:

@@ -81,12 +81,17 @@ class Study:
         (learned,) = self.learned([Run.of_view1(read_view1(self.protocol))])
         return self._findings(1, [learned], {stage: judged_on_view1(learned, stage) for stage in self.stages})
 
-    def view2(self, folds: Sequence[int] | None = None) -> Findings:
-        """Each fold (from 1; None: all) judged by what the others teach, at thresholds from View 1 and from them."""
+    def view2(self, folds: Sequence[int] | None = None, *, with_view1: bool = True) -> Findings:
+        """Each fold (from 1; None: all) judged by what the others teach, at thresholds from View 1 and from them.
+
+        Without View 1 it need not be learned.
+        """
         view2 = read_view2(self.protocol)
         tested = checked_folds(range(1, len(view2) + 1) if folds is None else folds, len(view2))
         runs = [Run.of_fold(view2, fold) for fold in tested]
-        view1, *others = self.learned([Run.of_view1(read_view1(self.protocol)), *runs])
+        first = [Run.of_view1(read_view1(self.protocol))] if with_view1 else []
+        learned = self.learned([*first, *runs])
+        view1, others = learned[0] if with_view1 else None, learned[len(first) :]
         by_fold = dict(zip(tested, others, strict=True))
         return self._findings(
             2, others, {stage: judged_by_folds(view1, by_fold, view2, stage) for stage in self.stages}
