@@ -145,7 +145,27 @@ def test_results_at_different_rates_are_not_compared():
         compare_folds(results)
 
 
+def test_some_folds_are_judged_as_among_all():
+    """A fold's own pairs and threshold do not depend on which other folds are judged."""
+    rows = DISTANCES + np.arange(4)[:, None] * (np.arange(8) % 3)
+    every = verify_folds(rows, SAME, FOLDS)
+    some = verify_folds(rows[[1, 3]], SAME, FOLDS, tested=[2, 4])
+    assert some.folds == (2, 4)
+    assert some.results == (every.results[1], every.results[3])
+    assert len(some.roc.thresholds) <= 1 + 4
+
+
+def test_a_single_fold_has_no_spread():
+    one = verify_folds(DISTANCES[None], SAME, FOLDS, tested=[3])
+    assert one.accuracy == verify_folds(DISTANCES, SAME, FOLDS).results[2].accuracy
+    assert np.isnan(one.standard_deviation)
+
+
 MISTAKES = {
+    "tested must be some of the folds \\[1, 2, 3, 4\\], in rising order; got \\[5\\]": lambda: verify_folds(
+        DISTANCES, SAME, FOLDS, tested=[5]
+    ),
+    "in rising order; got \\[2, 1\\]": lambda: verify_folds(DISTANCES, SAME, FOLDS, tested=[2, 1]),
     "one for each pair, \\(8,\\), or for each fold and pair, \\(4, 8\\); got \\(3, 8\\)": lambda: verify_folds(
         np.ones((3, 8)), SAME, FOLDS
     ),

@@ -100,3 +100,10 @@ def test_mirrored_is_the_description_of_the_mirror_image(fuzziness):
 def test_a_fuzziness_that_cannot_be_is_refused(fuzziness):
     with pytest.raises(ValueError, match="fuzziness"):
         SoftLBP(fuzziness)
+
+
+def test_roots_are_those_of_the_histograms_also_of_mirror_images():
+    picture, regions = face_like(60, 44), random_regions(60, 44, 12)
+    plain, rooted = SoftLBP().describe(picture, regions), SoftLBP(root=True).describe(picture, regions)
+    np.testing.assert_array_equal(rooted, np.sqrt(plain))
+    np.testing.assert_array_equal(SoftLBP(root=True).mirrored(rooted), np.sqrt(SoftLBP().mirrored(plain)))

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from samekind.store import ArrayStore, FeatureGroups, GroupsOf, RowsOf
+from samekind.store import ArrayStore, FeatureGroups, GroupsOf, RootsOf, RowsOf
 from tests import cases, stores
 
 X, Y = cases.labelled_data((6, 5, 4, 6, 5, 4), 48, spread=2.0)
@@ -73,3 +73,18 @@ def test_groups_that_are_not_there_are_refused(on_disk, groups, said):
 def test_families_that_are_not_there_are_refused(on_disk):
     with pytest.raises(ValueError, match="no family 'c'; it has a, b"):
         GroupsOf.of_families(on_disk, ["a", "c"])
+
+
+def test_roots_are_those_of_the_stores_numbers_in_both_ways_of_reading(tmp_path):
+    store = stores.disk_store(tmp_path / "store", np.abs(X), Y, {"a": 2, "b": 3})
+    part = GroupsOf(RootsOf(store), [3, 14, 7])
+    rows = [5, 1, 1, 8]
+    for new, old in enumerate([3, 7, 14]):
+        np.testing.assert_array_equal(part.panel([new], rows), np.sqrt(store.panel([old], rows)))
+    out, means = np.zeros((2, 4, 8), np.float32), np.full((2, 8), 0.5, np.float32)
+    assert part.can_stack
+    part.stacked([2, 0], rows, means, out)
+    np.testing.assert_array_equal(out[0][:, :3], np.sqrt(store.panel([14], rows)) - np.float32(0.5))
+    np.testing.assert_array_equal(out[1][:, :2], np.sqrt(store.panel([3], rows)) - np.float32(0.5))
+    assert (part.labels == store.labels).all()
+    assert len(part) == len(store)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from rich.console import Console
 
-from samekind.cli.options import JobsOption, JsonOption, QuietOption, parse_ridge
+from samekind.cli.options import JobsOption, JsonOption, QuietOption, parse_anchors, parse_ridge
 from samekind.cli.output import (
     SECONDS_PER_LINE,
     check_writable,
@@ -131,7 +131,7 @@ def fit(
         "whiten": "auto" if whiten is None else whiten or None,
         "normalise": normalise,
         "search": search,
-        "anchors": _parse_anchors(anchors),
+        "anchors": parse_anchors(anchors),
         "checkpoint": checkpoint,
         "memory_budget": memory,
         "n_jobs": jobs,
@@ -190,16 +190,6 @@ def _loss_options(loss: str, threshold: float | None, beta: float | None, neighb
             if other != loss and value is not None:
                 raise ValueError(f"{names[name]} belongs to --loss {other}, but the loss is {loss}: leave it out.")
     return {"loss": loss} | {name: value for name, value in own[loss].items() if value is not None}
-
-
-def _parse_anchors(text: str) -> int | str:
-    if text in ("auto", "all", "grow"):
-        return text
-    if not text.isdecimal() or int(text) < 1:
-        raise ValueError(
-            f"--anchors {text!r} must be auto, all, grow or a number of pictures of at least 1, such as 5000."
-        )
-    return int(text)
 
 
 def _check_folder(folder: Path, model: Path) -> None:

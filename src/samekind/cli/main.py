@@ -15,6 +15,7 @@ from samekind.cli.encode import encode
 from samekind.cli.extract import extract
 from samekind.cli.fit import fit
 from samekind.cli.info import info
+from samekind.cli.lfw import lfw
 from samekind.cli.output import say_error
 from samekind.cli.verify import verify
 
@@ -61,7 +62,7 @@ def _help(verb: Callable[..., None]) -> str:
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in inspect.cleandoc(verb.__doc__ or "").split("\n\n"))
 
 
-for verb in (extract, fit, encode, verify, info, demo):
+for verb in (extract, fit, encode, verify, info, demo, lfw):
     app.command(help=_help(verb))(verb)
 
 

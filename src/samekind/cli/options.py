@@ -56,3 +56,13 @@ def parse_ridge(text: str) -> float | Literal["auto"]:
         return float(text)
     except ValueError as error:
         raise ValueError(f'--ridge {text!r} must be "auto" or a number of at least 0.') from error
+
+
+def parse_anchors(text: str) -> int | str:
+    if text in ("auto", "all", "grow"):
+        return text
+    if not text.isdecimal() or int(text) < 1:
+        raise ValueError(
+            f"--anchors {text!r} must be auto, all, grow or a number of pictures of at least 1, such as 5000."
+        )
+    return int(text)

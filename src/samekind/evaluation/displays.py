@@ -249,17 +249,23 @@ class DistanceHistogramDisplay:
 
 
 class RegionsDisplay:
-    """Rectangles (top, left, height, width), in pixels, over a grey image; the first is drawn the strongest."""
+    """Rectangles (top, left, height, width), in pixels, over a grey image; the first is drawn the strongest.
 
-    def __init__(self, image: ArrayLike, rectangles: Sequence[tuple[int, int, int, int]]) -> None:
+    `negative` shows bright pixels dark, as ink; a photograph wants False.
+    """
+
+    def __init__(
+        self, image: ArrayLike, rectangles: Sequence[tuple[int, int, int, int]], *, negative: bool = True
+    ) -> None:
         self.image = np.asarray(image)
         self.rectangles = list(rectangles)
+        self.negative = negative
 
     def plot(self, ax: Axes | None = None) -> RegionsDisplay:
         from matplotlib.patches import Rectangle
 
         self.ax_, self.figure_ = _axes(ax)
-        self.ax_.imshow(self.image, cmap="gray_r", interpolation="nearest")
+        self.ax_.imshow(self.image, cmap="gray_r" if self.negative else "gray", interpolation="nearest")
         for place, (top, left, height, width) in enumerate(self.rectangles):
             # A pixel's centre is its coordinate, so that its edges lie half a pixel away.
             corner = left - 0.5, top - 0.5

@@ -4,7 +4,7 @@ Where a threshold comes from is part of the result. "view 1": the one that is be
 folds": for each fold, the one that is best on the pairs of all other folds. "given": one number for all.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -51,8 +51,8 @@ class FoldsResult:
 
     @property
     def standard_deviation(self) -> float:
-        """Of the accuracy of a fold, with n - 1 below the sum."""
-        return float(self.accuracies.std(ddof=1))
+        """Of the accuracy of a fold, with n - 1 below the sum; NaN of a single fold."""
+        return float(self.accuracies.std(ddof=1)) if len(self.folds) > 1 else float("nan")
 
     @property
     def standard_error(self) -> float:
@@ -93,6 +93,7 @@ def verify_folds(
     *,
     threshold: float | None = None,
     view1: tuple[ArrayLike, ArrayLike] | None = None,
+    tested: Sequence[Any] | None = None,
     far: float = 1e-3,
 ) -> FoldsResult:
     """Every fold's figures at a threshold from the training folds, from `view1` = (distances, same), or as given.
@@ -107,19 +108,25 @@ def verify_folds(
         True for a pair of one kind.
     folds : (n_pairs,)
         The fold of each pair.
+    tested : sequence of fold numbers or None
+        The folds to judge, in rising order, where not all are; each row of `distances` is then of one of these. Pairs
+        of the others still count among the training folds.
     """
     same, folds = check_same(same), check_labels(folds, "folds")
-    numbers = np.unique(folds)
-    _check_folds(same, folds, numbers)
+    present = np.unique(folds)
+    _check_folds(same, folds, present)
+    numbers = present if tested is None else _checked_tested(tested, present)
     rows = _row_for_each_fold(distances, len(numbers), len(same))
     source, fixed = _fixed_threshold(threshold, view1)
     results = []
     for number, row in zip(numbers, rows, strict=True):
-        tested = folds == number
-        chosen = best_threshold(row[~tested], same[~tested]) if fixed is None else fixed
-        result = verify(row[tested], same[tested], threshold=chosen, far=far)
+        own = folds == number
+        chosen = best_threshold(row[~own], same[~own]) if fixed is None else fixed
+        result = verify(row[own], same[own], threshold=chosen, far=far)
         results.append(replace(result, threshold_source=source))
-    return FoldsResult(tuple(numbers.tolist()), tuple(results), _mean_roc(rows, same, folds, numbers))
+    judged = np.isin(folds, numbers)
+    roc = _mean_roc(rows[:, judged], same[judged], folds[judged], numbers)
+    return FoldsResult(tuple(numbers.tolist()), tuple(results), roc)
 
 
 def compare_folds(results: Mapping[str, FoldsResult]) -> Table:
@@ -177,6 +184,13 @@ def _check_folds(same: NDArray[np.bool_], folds: NDArray[Any], numbers: NDArray[
         n_same, n_pairs = np.count_nonzero(same[folds == number]), np.count_nonzero(folds == number)
         if n_same in (0, n_pairs):
             raise ValueError(f"Fold {number} has {n_same} same of {n_pairs} pairs. Give it at least one of each kind.")
+
+
+def _checked_tested(tested: Sequence[Any], present: NDArray[Any]) -> NDArray[Any]:
+    numbers = np.asarray(tested)
+    if not len(numbers) or not np.isin(numbers, present).all() or not np.array_equal(numbers, np.unique(numbers)):
+        raise ValueError(f"tested must be some of the folds {present.tolist()}, in rising order; got {list(tested)}.")
+    return numbers
 
 
 def _mean_roc(rows: NDArray[Any], same: NDArray[np.bool_], folds: NDArray[Any], numbers: NDArray[Any]) -> RocCurve:

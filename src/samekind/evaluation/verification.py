@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 Strategy = Literal["accuracy", "balanced", "far"]
-ThresholdSource = Literal["given", "these pairs", "view 1", "training folds"]
+ThresholdSource = Literal["given", "these pairs", "view 1", "training folds", "training pairs"]
 FloatArray = NDArray[np.float64]
 
 

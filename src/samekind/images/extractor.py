@@ -129,7 +129,7 @@ class Extractor:
             "families": [
                 {
                     "name": part.family.name,
-                    "parameters": asdict(part.family),
+                    "parameters": _parameters(part.family),
                     "regions": part.regions.tolist(),
                 }
                 for part in self.parts
@@ -149,6 +149,11 @@ class Extractor:
                 f"This description of an extractor cannot be used ({type(error).__name__}: {error}): it is damaged, or "
                 "was written by a newer samekind."
             ) from error
+
+
+def _parameters(family: Family) -> dict[str, Any]:
+    """A switch that is off is not written: descriptors from before it came are the same ones."""
+    return {name: value for name, value in asdict(family).items() if value is not False}
 
 
 def picture_from(image: Any, name: str) -> LoadedImage:

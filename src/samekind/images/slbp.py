@@ -26,9 +26,13 @@ _OFFSETS = np.round(np.column_stack([-np.sin(_ANGLES), np.cos(_ANGLES)]), 5)
 
 @dataclass(frozen=True)
 class SoftLBP:
-    """The family `slbp`; `fuzziness` is a difference of grey values between 0 and 1."""
+    """The family `slbp`; `fuzziness` is a difference of grey values between 0 and 1.
+
+    `root` takes the square roots of the histograms: their Euclidean distances are then Hellinger's.
+    """
 
     fuzziness: float = 0.02
+    root: bool = False
 
     name: ClassVar[str] = "slbp"
     size: ClassVar[int] = SIZE
@@ -38,11 +42,11 @@ class SoftLBP:
             raise ValueError(f"fuzziness={self.fuzziness!r} must be a number of at least 0.")
 
     def describe(self, picture: Array, regions: IntArray) -> Array:
-        """Histograms (n_regions, 59) float32 of a grey picture (H, W); each sums to 1."""
+        """Histograms (n_regions, 59) float32 of a grey picture (H, W), or their roots; a histogram sums to 1."""
         sums = integral_image(self.memberships(picture))
         histograms = np.empty((len(regions), SIZE), np.float32)
         _histograms(sums, np.ascontiguousarray(regions), histograms)
-        return histograms
+        return np.sqrt(histograms) if self.root else histograms
 
     def mirrored(self, histograms: Array) -> Array:
         """What the mirror image shows where these histograms' regions come to lie: patterns turn round."""

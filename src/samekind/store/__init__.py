@@ -5,7 +5,7 @@ from samekind.store.base import FeatureStore, centred, panels_of
 from samekind.store.disk import DiskStore
 from samekind.store.groups import FeatureGroups
 from samekind.store.manifest import Family, StoreError
-from samekind.store.views import GroupsOf, RowsOf
+from samekind.store.views import GroupsOf, RootsOf, RowsOf
 from samekind.store.whiten import WhitenedStore, Whitening
 from samekind.store.writer import Shard, StoreWriter, shard_rows_for
 
@@ -16,6 +16,7 @@ __all__ = [
     "FeatureGroups",
     "FeatureStore",
     "GroupsOf",
+    "RootsOf",
     "RowsOf",
     "Shard",
     "StoreError",

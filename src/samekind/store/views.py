@@ -118,3 +118,33 @@ class GroupsOf(_Part):
     def stacked(self, groups: Sequence[int], rows: IntArray, means: Array, out: Array) -> None:
         """As the store's own, where it has one (`can_stack`)."""
         self.store.stacked(self.numbers[list(groups)].tolist(), rows, means, out)  # type: ignore[attr-defined]
+
+
+class RootsOf(_Part):
+    """A view of a store whose numbers, none negative, are replaced by their square roots; nothing is kept."""
+
+    def __init__(self, store: Any, front_end: Mapping[str, Any] | None = None):
+        self.store = store
+        self.front_end = front_end  # how images become such numbers
+        self.group_names: list[str] = store.group_names
+        self.families: Mapping[str, Sequence[int]] = store.families
+        self.labels: NDArray[np.str_] = store.labels
+        self.image_ids: NDArray[np.str_] = store.image_ids
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def group_sizes(self) -> IntArray:
+        return self.store.group_sizes
+
+    def panel(self, groups: Sequence[int], rows: IntArray) -> Array:
+        panel = self.store.panel(groups, rows)
+        return np.sqrt(panel, out=panel)
+
+    def stacked(self, groups: Sequence[int], rows: IntArray, means: Array, out: Array) -> None:
+        """As the store's own, where it has one (`can_stack`)."""
+        self.store.stacked(groups, rows, np.zeros_like(means), out)  # type: ignore[attr-defined]
+        for Z, mean, size in zip(out, means, self.group_sizes[list(groups)].tolist(), strict=True):
+            np.sqrt(Z[:, :size], out=Z[:, :size])
+            Z[:, :size] -= mean[:size]

@@ -1,0 +1,148 @@
+"""Both steps on the training images of one split; step 1 of a family serves its own step 2 and the combined one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from samekind.estimators import JointMetric, SparseBlockMetric
+from samekind.estimators.data import codes_of
+from samekind.images.extractor import Extractor
+from samekind.images.regions import Region
+from samekind.kernels.types import Array, IntArray
+from samekind.lfw.faces import Faces
+from samekind.lfw.presets import Settings
+from samekind.metric import Metric
+from samekind.solvers.events import Observer
+from samekind.threads import single_threaded_blas
+
+Facts = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Intermediate:
+    """U_dagger^T x of the training images, Algorithm 2, line 2, and how it comes from step 1's codes."""
+
+    Z: Array
+    deviations: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, codes: Array) -> Intermediate:
+        """Whitened groups have the covariance I, so a code's variance is its eigenvalue: without it, U_dagger^T x."""
+        deviations = codes.std(axis=0, ddof=1, dtype=np.float64)
+        deviations[deviations == 0] = 1
+        return cls(codes / deviations.astype(codes.dtype), deviations)
+
+
+@dataclass
+class Learner:
+    """Learns from some rows of the store, and reads no others."""
+
+    faces: Faces
+    rows: IntArray
+    settings: Settings
+    memory: str
+    n_jobs: int | None
+    _intermediate: dict[str, Intermediate] = field(default_factory=dict)
+
+    def step1(self, family: str, checkpoint: Path, observer: Observer | None) -> tuple[Metric, Facts]:
+        settings, started = self.settings, time.perf_counter()
+        store = self.faces.of_family(family)
+        learner = SparseBlockMetric(
+            max_groups=settings.max_groups,
+            ridge=settings.ridge,
+            whiten=settings.whiten,
+            **self._shared(checkpoint, observer),
+        ).fit(store, store.labels, rows=self.rows)
+        metric = learner.metric_.with_normalise(settings.normalise)
+        if not metric.groups:
+            raise ValueError(
+                f"Step 1 chose none of the {self.faces.regions} {family} regions: none brings the people apart. "
+                "Give a smaller --ridge, or more people."
+            )
+        return metric, self._facts(metric, started) | {
+            "objective": learner.objective_,
+            "stopped_because": learner.stopped_because_,
+        }
+
+    def step2(self, firsts: dict[str, Metric], checkpoint: Path, observer: Observer | None) -> tuple[Metric, Facts]:
+        """On what step 1 chose of each family."""
+        settings, started = self.settings, time.perf_counter()
+        parts = [self._intermediate_of(family, metric) for family, metric in firsts.items()]
+        Z = np.hstack([part.Z for part in parts])
+        learner = JointMetric(
+            n_components=None if settings.n_components is None else min(settings.n_components, Z.shape[1]),
+            ridge=settings.joint_ridge,
+            anchors=settings.anchors,
+            **self._shared(checkpoint, observer),
+        ).fit(Z, self.faces.store.labels[self.rows])
+        deviations = np.concatenate([part.deviations for part in parts])
+        metric = joined(list(firsts.values()), learner.components_ / deviations).with_normalise(settings.normalise)
+        return metric, self._facts(metric, started) | {
+            "objective": learner.objective_,
+            "converged": bool(learner.converged_),
+            "solver": learner.solver_,
+        }
+
+    def _shared(self, checkpoint: Path, observer: Observer | None) -> dict[str, Any]:
+        return {
+            "threshold": self.settings.threshold,
+            "pair_balance": self.settings.pair_balance,
+            "random_state": self.settings.seed,
+            "memory_budget": self.memory,
+            "n_jobs": self.n_jobs,
+            "checkpoint": checkpoint,
+            "callback": observer,
+        }
+
+    def _intermediate_of(self, family: str, metric: Metric) -> Intermediate:
+        if family not in self._intermediate:
+            plain = metric.with_normalise("none")
+            # On one thread the same to the last bit each time, or a checkpoint would be taken for another fit's.
+            with single_threaded_blas():
+                codes = codes_of(self.faces.of_family(family), self.rows, plain)
+            self._intermediate[family] = Intermediate.of(codes)
+        return self._intermediate[family]
+
+    def _facts(self, metric: Metric, started: float) -> Facts:
+        return {
+            "images": len(self.rows),
+            "rank": metric.n_components,
+            "regions": chosen_regions(metric),
+            "seconds": round(time.perf_counter() - started, 1),
+        }
+
+
+def joined(firsts: Sequence[Metric], components: Array) -> Metric:
+    """Components over the codes of several metrics, side by side, as one metric over the features of all."""
+    bounds = np.cumsum([first.n_components for first in firsts])[:-1]
+    parts = zip(np.split(components, bounds, axis=1), firsts, strict=True)
+    starts = np.cumsum([0, *(first.n_features for first in firsts)])
+    extractors = [Extractor.from_json(first.extractor or {}) for first in firsts]
+    every = replace(extractors[0], parts=tuple(part for each in extractors for part in each.parts))
+    means = [first.mean for first in firsts if first.mean is not None]
+    return Metric(
+        components=np.hstack([part @ first.components for part, first in parts]).astype(firsts[0].components.dtype),
+        columns=np.concatenate([first.columns + start for first, start in zip(firsts, starts, strict=False)]),
+        n_features=int(starts[-1]),
+        groups=tuple(group for first in firsts for group in first.groups),
+        attributes=dict(firsts[0].attributes) | {"estimator": JointMetric.__name__},
+        mean=np.concatenate(means) if len(means) == len(firsts) else None,
+        extractor=every.to_json(),
+    )
+
+
+def chosen_regions(metric: Metric) -> dict[str, list[list[int]]]:
+    """Family -> its regions (top, left, height, width), in order of choice."""
+    chosen = {}
+    for part in Extractor.from_json(metric.extractor or {}).parts:
+        name = part.family.name
+        known = {f"{name} {Region(*region).name}": region for region in part.regions.tolist()}
+        chosen[name] = [known[group] for group in metric.groups if group in known]
+    return chosen

@@ -1,0 +1,104 @@
+"""Flip-free distances of pairs of pictures under several metrics, in one pass over the pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import numpy as np
+
+from samekind.evaluation import flip_free_codes, flip_free_distances, pair_rows
+from samekind.evaluation.lfw import Pair
+from samekind.images.extractor import Extractor, Part
+from samekind.images.listing import ImageFile
+from samekind.images.load import load_image
+from samekind.kernels.types import Array, IntArray
+from samekind.lfw.watch import Count
+from samekind.metric import Metric
+from samekind.threads import effective_threads
+
+BATCH = 256  # pictures whose features are held at once
+MEAN_OF = 500  # pictures are enough for a mean face
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+def distances_of_pairs(
+    metrics: Mapping[Key, Metric],
+    pairs: Sequence[Pair],
+    files: Sequence[ImageFile],
+    *,
+    n_jobs: int | None = None,
+    progress: Count = lambda done, total: None,
+) -> dict[Key, Array]:
+    """Squared distances under each metric, one for each pair.
+
+    Most of what a picture costs does not depend on how many regions are read, so that many metrics cost little more
+    than one.
+    """
+    rows, _ = pair_rows(pairs, [file.name for file in files])
+    needed, places = np.unique(rows, return_inverse=True)
+    first, second = places.reshape(-1, 2).T
+    extractor, columns = reading_all({key: extractor_of(metric) for key, metric in metrics.items()})
+    codes: dict[Key, list[Array]] = {key: [] for key in metrics}
+    for original, mirrored in _features(extractor, [files[row] for row in needed], n_jobs, progress):
+        for key, metric in metrics.items():
+            own = columns[key]
+            pair = metric.transform(original[:, own]), metric.transform(mirrored[:, own])
+            codes[key].append(flip_free_codes(*pair))
+    made = {key: np.concatenate(parts) for key, parts in codes.items()}
+    return {key: flip_free_distances(each[first], each[second]) for key, each in made.items()}
+
+
+def mean_picture(extractor: Extractor, files: Sequence[ImageFile], n_jobs: int | None = None) -> Array:
+    """The mean crop of some of the pictures, spread evenly over them."""
+    align = extractor.aligner()
+    some = files[:: -(-len(files) // MEAN_OF)]
+    with ThreadPoolExecutor(effective_threads(n_jobs)) as pool:
+        crops = pool.map(lambda file: align(load_image(file.path), file.name).picture, some)
+        return np.mean(list(crops), axis=0)
+
+
+def extractor_of(metric: Metric) -> Extractor:
+    return Extractor.from_json(metric.extractor or {})
+
+
+def reading_all(extractors: Mapping[Key, Extractor]) -> tuple[Extractor, dict[Key, IntArray]]:
+    """One extractor that reads each region of all, of one crop, once; and the columns of each among its features."""
+    parts: list[Part] = []
+    columns: dict[Key, dict[str, IntArray]] = {key: {} for key in extractors}
+    start = 0
+    for name in dict.fromkeys(part.family.name for each in extractors.values() for part in each.parts):
+        own = {key: part for key, each in extractors.items() for part in each.parts if part.family.name == name}
+        family = next(iter(own.values())).family
+        regions = np.unique(np.concatenate([part.regions for part in own.values()]), axis=0)
+        places = {tuple(region): place for place, region in enumerate(regions.tolist())}
+        for key, part in own.items():
+            groups = np.array([places[tuple(region)] for region in part.regions.tolist()], dtype=np.intp)
+            columns[key][name] = (start + groups[:, np.newaxis] * family.size + np.arange(family.size)).ravel()
+        parts.append(Part(family, regions))
+        start += len(regions) * family.size
+    first = next(iter(extractors.values()))
+    in_own_order = {
+        key: np.concatenate([columns[key][part.family.name] for part in each.parts]) for key, each in extractors.items()
+    }
+    return Extractor(first.frame, first.alignment, tuple(parts)), in_own_order
+
+
+def _features(
+    extractor: Extractor, files: Sequence[ImageFile], n_jobs: int | None, progress: Count
+) -> Iterator[tuple[Array, Array]]:
+    """Of the pictures and of their mirror images, `BATCH` at a time."""
+    align = extractor.aligner()
+
+    def features(file: ImageFile) -> Array:
+        return extractor.features_and_mirrored(align(load_image(file.path), file.name).picture)
+
+    with ThreadPoolExecutor(effective_threads(n_jobs)) as pool:
+        for start in range(0, len(files), BATCH):
+            both = []
+            for done, each in enumerate(pool.map(features, files[start : start + BATCH]), start + 1):
+                both.append(each)
+                progress(done, len(files))
+            yield np.stack([each[0] for each in both]), np.stack([each[1] for each in both])

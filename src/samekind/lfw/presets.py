@@ -1,0 +1,51 @@
+"""Every choice of the study, and the presets."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+from samekind.kernels.lengths import Normalise
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is learned, from how much."""
+
+    regions: int  # of each family, spread evenly over those there are
+    max_groups: int  # chosen of each family by step 1
+    min_images: int = 1  # people with fewer are not learned from
+    roots: bool = True  # of the histograms of slbp
+    whiten: int = 45  # dimensions kept of a region
+    pair_balance: Literal["equal", "literal"] = "equal"
+    threshold: float = 14.0  # of the pairwise loss
+    ridge: float | Literal["auto"] = 1.0  # of step 1
+    joint_ridge: float | Literal["auto"] = 1.0  # of step 2
+    n_components: int | None = 150  # length of step 2's codes at the most; None: what the data ask for
+    anchors: int | Literal["auto", "all", "grow"] = "auto"  # images that step 2 compares with all others
+    normalise: Normalise = "root"  # of codes, after each step
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.max_groups <= self.regions:
+            raise ValueError(
+                f"{self.max_groups} groups are to be chosen from {self.regions} regions: give at least 1 and at most "
+                "as many as there are regions."
+            )
+
+    def changed(self, **changes: Any) -> Settings:
+        """With the changes that are not None."""
+        return replace(self, **{name: value for name, value in changes.items() if value is not None})
+
+    def with_components(self, n_components: int | None) -> Settings:
+        return replace(self, n_components=n_components)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+PRESETS = {
+    "quick": Settings(regions=1_000, max_groups=20, min_images=2, n_components=100, anchors=2_000),
+    "standard": Settings(regions=4_000, max_groups=200, min_images=2),
+    "full": Settings(regions=13_260, max_groups=400),
+}

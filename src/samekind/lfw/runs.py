@@ -1,0 +1,96 @@
+"""The splits of a view, and how well their metrics judge its pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from samekind.evaluation import FoldsResult, Split, View2, best_threshold, verify, verify_folds
+from samekind.evaluation.lfw import Image, Pair
+from samekind.lfw.stages import Stage
+from samekind.lfw.workplace import Distances
+
+Results = Mapping[str, FoldsResult]  # by where the threshold comes from
+
+
+@dataclass(frozen=True)
+class Run:
+    """A split, and the pairs whose distances its metrics are asked for."""
+
+    name: str  # of its folder
+    title: str
+    split: Split
+    pairs: tuple[Pair, ...]
+
+    @classmethod
+    def of_view1(cls, split: Split) -> Run:
+        """The training pairs, and after them the test pairs."""
+        return cls("view1", "View 1", split, split.train.pairs + split.test.pairs)
+
+    @classmethod
+    def of_fold(cls, view2: View2, fold: int) -> Run:
+        """All pairs: those of the other folds choose a threshold. `fold` counts from 1."""
+        return cls(f"fold-{fold:02d}", f"Fold {fold}", view2.split(fold - 1), view2.pairs)
+
+    @property
+    def same(self) -> NDArray[np.bool_]:
+        return np.array([pair.same for pair in self.pairs], dtype=np.bool_)
+
+    def training_images(self, min_images: int) -> tuple[Image, ...]:
+        """Of the training people who have at least so many."""
+        people = [person for person in self.split.train.people if person.n_images >= min_images]
+        return tuple(image for person in people for image in person.images)
+
+    @property
+    def images(self) -> tuple[Image, ...]:
+        """All that are learned from or compared."""
+        return self.split.train.images + tuple(image for pair in self.pairs for image in pair)
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What a split's stages have brought: figures of each, and the distances of the run's pairs."""
+
+    run: Run
+    facts: Mapping[Stage, Mapping[str, Any]]
+    distances: Mapping[Stage, Distances]
+
+
+def judged_on_view1(learned: Learned, stage: Stage) -> Results:
+    """Test pairs at the threshold that is best on the training pairs, and at their own best: a little flattered."""
+    run, distances = learned.run, learned.distances[stage]
+    n = len(run.split.train.pairs)
+    chosen = best_threshold(distances[:n], run.same[:n])
+    strict = replace(verify(distances[n:], run.same[n:], threshold=chosen), threshold_source="training pairs")
+    return {
+        result.threshold_source: FoldsResult((run.title,), (result,), result.roc)
+        for result in (strict, verify(distances[n:], run.same[n:]))
+    }
+
+
+def judged_by_folds(view1: Learned | None, folds: Mapping[int, Learned], view2: View2, stage: Stage) -> Results:
+    """Each fold's pairs at the threshold that is best on View 1's test pairs, if any, and on those of other folds."""
+    tested = list(folds)
+    rows = np.stack([learned.distances[stage] for learned in folds.values()])
+    same, numbers = folds[tested[0]].run.same, view2.fold_numbers + 1
+    results = [verify_folds(rows, same, numbers, tested=tested)]
+    if view1 is not None:
+        n = len(view1.run.split.train.pairs)
+        elsewhere = view1.distances[stage][n:], view1.run.same[n:]
+        results.insert(0, verify_folds(rows, same, numbers, view1=elsewhere, tested=tested))
+    return {result.threshold_source: result for result in results}
+
+
+def checked_folds(folds: Sequence[int], n_folds: int) -> list[int]:
+    """Numbers of folds from 1, each once, in rising order."""
+    wrong = [fold for fold in folds if not 1 <= fold <= n_folds]
+    if wrong or not folds or len(set(folds)) < len(folds):
+        raise ValueError(
+            f"folds {', '.join(map(str, folds)) or '(none)'}: the protocol has folds 1 to {n_folds}; name some of "
+            "them, each once."
+        )
+    return sorted(folds)

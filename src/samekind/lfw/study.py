@@ -1,0 +1,214 @@
+"""A view of the protocol: for each split learn from its training people, compare pairs, judge them by thresholds."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from samekind.evaluation import image_rows, read_view1, read_view2
+from samekind.images.extractor import Extractor
+from samekind.images.listing import ImageFile, list_images
+from samekind.kernels.types import Array
+from samekind.lfw.faces import Faces, extracted, ordered_families
+from samekind.lfw.learning import Learner
+from samekind.lfw.measuring import distances_of_pairs, mean_picture
+from samekind.lfw.presets import Settings
+from samekind.lfw.runs import Learned, Results, Run, checked_folds, judged_by_folds, judged_on_view1
+from samekind.lfw.stages import Stage, stages_of
+from samekind.lfw.watch import Unwatched, Watch
+from samekind.lfw.workplace import Workplace, digest
+from samekind.store import DiskStore
+
+COMPARING = "comparing pictures"
+HELD_BYTES = 1_000_000_000  # of metrics that pictures are compared by in one pass; codes come on top
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A stage over all splits of the view: figures of each, and how well it judges test pairs."""
+
+    stage: Stage
+    facts: Sequence[Mapping[str, Any]]
+    results: Results
+
+
+@dataclass(frozen=True)
+class Findings:
+    view: int
+    settings: Settings
+    families: tuple[str, ...]
+    runs: Sequence[Run]
+    outcomes: Sequence[Outcome]
+    seconds: Mapping[str, float]  # that this call took, by what was done
+
+
+@dataclass
+class Study:
+    """Pictures, protocol and settings; what is finished in `work` is not done again."""
+
+    images: Path
+    protocol: Path
+    work: Path
+    settings: Settings
+    families: Sequence[str] = ("cov", "slbp")
+    store: Path | None = None  # ready descriptors; None: they are computed into `work`
+    memory: str = "2GB"
+    n_jobs: int | None = None
+    watch: Watch = field(default_factory=Unwatched)
+
+    def __post_init__(self) -> None:
+        self.families = ordered_families(self.families)
+        self.seconds: dict[str, float] = defaultdict(float)
+
+    @cached_property
+    def files(self) -> list[ImageFile]:
+        return list_images(self.images, labelled=True)
+
+    @property
+    def stages(self) -> list[Stage]:
+        return stages_of(self.families)
+
+    def view1(self) -> Findings:
+        """Learned from View 1's training people, judged on its test pairs."""
+        (learned,) = self.learned([Run.of_view1(read_view1(self.protocol))])
+        return self._findings(1, [learned], {stage: judged_on_view1(learned, stage) for stage in self.stages})
+
+    def view2(self, folds: Sequence[int] | None = None, *, with_view1: bool = True) -> Findings:
+        """Each fold (from 1; None: all) judged by what the others teach, at thresholds from View 1 and from them.
+
+        Without View 1 it need not be learned.
+        """
+        view2 = read_view2(self.protocol)
+        tested = checked_folds(range(1, len(view2) + 1) if folds is None else folds, len(view2))
+        runs = [Run.of_fold(view2, fold) for fold in tested]
+        first = [Run.of_view1(read_view1(self.protocol))] if with_view1 else []
+        learned = self.learned([*first, *runs])
+        view1, others = learned[0] if with_view1 else None, learned[len(first) :]
+        by_fold = dict(zip(tested, others, strict=True))
+        return self._findings(
+            2, others, {stage: judged_by_folds(view1, by_fold, view2, stage) for stage in self.stages}
+        )
+
+    def mean_face(self) -> Array:
+        """Of the pictures as the descriptors see them."""
+        store = DiskStore.open(self.store or self.work / "store")
+        return mean_picture(Extractor.from_json(store.front_end), self.files, self.n_jobs)
+
+    def learned(self, runs: Sequence[Run]) -> list[Learned]:
+        """Each split's metrics and distances, made where they are not there yet."""
+        faces = self.faces(runs)
+        places = [self._workplace(run, faces) for run in runs]
+        for place in places:
+            place.check()
+        both = list(zip(runs, places, strict=True))
+        pending = [each for each in both if not all(each[1].has(stage) for stage in self.stages)]
+        started = time.perf_counter()
+        for done, (run, place) in enumerate(pending, 1):
+            self._learn(run, place, faces)
+            self._say_done(run, done, len(pending), time.perf_counter() - started)
+        for several in _together(both):
+            self._compare(several)
+        return [self._learned(run, place) for run, place in both]
+
+    def faces(self, runs: Sequence[Run]) -> Faces:
+        """The descriptors; computed first where no store was given."""
+        needed = dict.fromkeys(image for run in runs for image in run.images)
+        rows = np.sort(image_rows(needed, [file.name for file in self.files]))
+        if self.store is None:
+            store = self._extracted([self.files[row] for row in rows])
+        else:
+            store = DiskStore.open(self.store, n_jobs=self.n_jobs)
+        return Faces(store, tuple(self.families), self.settings.regions, self.settings.roots)
+
+    def _extracted(self, files: Sequence[ImageFile]) -> DiskStore:
+        title = "describing pictures"
+        with self._clocked(title), self.watch.counting(title) as progress:
+            return extracted(
+                files,
+                self.work / "store",
+                self.families,
+                self.settings.regions,
+                n_jobs=self.n_jobs,
+                progress=progress,
+            )
+
+    def _workplace(self, run: Run, faces: Faces) -> Workplace:
+        made_with = {
+            "settings": self.settings.to_json(),
+            "descriptors": faces.made_with(),
+            "training images": digest(sorted(image.file_name() for image in run.split.train.images)),
+            "pairs": digest([[*(image.file_name() for image in pair), pair.same] for pair in run.pairs]),
+        }
+        return Workplace(self.work / run.name, made_with)
+
+    def _learn(self, run: Run, place: Workplace, faces: Faces) -> None:
+        place.begin()
+        # Whatever learns, whitens or chooses regions gets these rows and no others.
+        images = run.training_images(self.settings.min_images)
+        rows = image_rows(images, faces.store.image_ids.tolist(), faces.store.labels)
+        learner = Learner(faces, rows, self.settings, self.memory, self.n_jobs)
+        for stage in self.stages:
+            if not place.has(stage):
+                self._learn_stage(run, stage, place, learner)
+
+    def _learn_stage(self, run: Run, stage: Stage, place: Workplace, learner: Learner) -> None:
+        checkpoint = place.checkpoint(stage)
+        with self._clocked(stage.title), self.watch.learning(f"{run.title}: {stage.title}") as observer:
+            if stage.step == 1:
+                metric, facts = learner.step1(stage.families[0], checkpoint, observer)
+            else:
+                firsts = {family: place.metric(Stage(1, (family,))) for family in stage.families}
+                metric, facts = learner.step2(firsts, checkpoint, observer)
+        place.finish(stage, metric, facts)
+
+    def _compare(self, several: Sequence[tuple[Run, Workplace]]) -> None:
+        """The pairs that these splits share, under the metrics of all of them."""
+        missing = [(place, stage) for _, place in several for stage in self.stages if not place.has_distances(stage)]
+        if not missing:
+            return
+        titles, (first, _) = ", ".join(run.title for run, _ in several), several[0]
+        with self._clocked(COMPARING), self.watch.counting(f"{titles}: {COMPARING}") as progress:
+            metrics = {(place, stage): place.metric(stage) for place, stage in missing}
+            made = distances_of_pairs(metrics, first.pairs, self.files, n_jobs=self.n_jobs, progress=progress)
+        for (place, stage), distances in made.items():
+            place.keep_distances(stage, distances)
+
+    def _learned(self, run: Run, place: Workplace) -> Learned:
+        place.tidy(self.stages)
+        facts = {stage: place.facts(stage) for stage in self.stages}
+        return Learned(run, facts, {stage: place.distances(stage) for stage in self.stages})
+
+    def _findings(self, view: int, learned: Sequence[Learned], results: Mapping[Stage, Results]) -> Findings:
+        outcomes = [Outcome(stage, [each.facts[stage] for each in learned], results[stage]) for stage in results]
+        runs = [each.run for each in learned]
+        return Findings(view, self.settings, tuple(self.families), runs, outcomes, dict(self.seconds))
+
+    def _say_done(self, run: Run, done: int, total: int, spent: float) -> None:
+        left = f", about {spent / done * (total - done) / 60:.0f} min left" if done < total else ""
+        self.watch.say(f"{run.title} is learned: {done} of {total} in {spent / 60:.1f} min{left}.")
+
+    @contextmanager
+    def _clocked(self, what: str) -> Iterator[None]:
+        started = time.perf_counter()
+        yield
+        self.seconds[what] += time.perf_counter() - started
+
+
+def _together(runs: Sequence[tuple[Run, Workplace]]) -> Iterator[list[tuple[Run, Workplace]]]:
+    """Runs of the same pairs, as many as may be held at once, but one at least."""
+    several: list[tuple[Run, Workplace]] = []
+    for run, place in runs:
+        held = sum(each.model_bytes for _, each in several)
+        if several and (run.pairs != several[0][0].pairs or held + place.model_bytes > HELD_BYTES):
+            yield several
+            several = []
+        several.append((run, place))
+    yield several

@@ -1,0 +1,90 @@
+"""Nothing of the people that are tested reaches what tests them, except their own pairs at the very end."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from samekind.evaluation import read_view1, read_view2
+from samekind.lfw.runs import Run, judged_by_folds, judged_on_view1
+from samekind.lfw.study import Study
+from tests.lfw import small
+
+
+def models(work):
+    return {name: content for name, content in small.kept(work).items() if name.endswith(".safetensors")}
+
+
+@pytest.fixture(scope="module")
+def fold_of_strangers(lfw, tmp_path_factory):
+    """Fold 1 from scratch, the pictures of its people being of others."""
+    home = tmp_path_factory.mktemp("strangers")
+    images = small.write_images(home / "images", strangers=small.FOLDS[0])
+    study = Study(images, lfw.protocol, home / "work", small.SETTINGS)
+    (learned,) = study.learned([Run.of_fold(read_view2(lfw.protocol), 1)])
+    return study, learned
+
+
+def test_a_folds_own_pictures_do_not_change_what_is_learned_for_it(lfw, fold_of_strangers):
+    """Whitening, chosen regions and both steps, to the last bit."""
+    study, _ = fold_of_strangers
+    clean = {name: content for name, content in models(lfw.work).items() if name.startswith("fold-01")}
+    assert len(clean) == 5
+    assert models(study.work) == clean
+
+
+def test_a_folds_own_pictures_do_not_change_its_threshold(lfw, fold_of_strangers):
+    _, learned = fold_of_strangers
+    view2 = read_view2(lfw.protocol)
+    view1, clean = lfw.study.learned([Run.of_view1(read_view1(lfw.protocol)), Run.of_fold(view2, 1)])
+    for stage in lfw.study.stages:
+        changed = judged_by_folds(view1, {1: learned}, view2, stage)
+        before = judged_by_folds(view1, {1: clean}, view2, stage)
+        for source in ("view 1", "training folds"):
+            assert changed[source].thresholds.tolist() == before[source].thresholds.tolist()
+        own = view2.fold_numbers == 0
+        np.testing.assert_array_equal(learned.distances[stage][~own], clean.distances[stage][~own])
+        assert not np.isclose(learned.distances[stage][own], clean.distances[stage][own]).any()
+
+
+def test_view_1s_test_people_do_not_change_what_is_learned(lfw, tmp_path):
+    images = small.write_images(tmp_path / "images", strangers=small.VIEW1[1])
+    study = Study(images, lfw.protocol, tmp_path / "work", small.SETTINGS)
+    (learned,) = study.learned([Run.of_view1(read_view1(lfw.protocol))])
+    assert models(study.work) == {
+        name: content for name, content in models(lfw.work).items() if name.startswith("view1")
+    }
+    for outcome in lfw.view1.outcomes:
+        changed = judged_on_view1(learned, outcome.stage)["training pairs"]
+        assert changed.thresholds == outcome.results["training pairs"].thresholds
+
+
+def test_a_single_training_picture_does(lfw, tmp_path):
+    """So that the tests above can fail."""
+    images = small.write_images(tmp_path / "images")
+    name = small.FOLDS[1][0]
+    small.write_picture(images / name / f"{name}_0001.png", 999, 1)
+    study = replace(lfw.study, images=images, work=tmp_path / "work", watch=small.Recorder())
+    study.learned([Run.of_fold(read_view2(lfw.protocol), 1)])
+    clean = models(lfw.work)
+    assert all(content != clean[name] for name, content in models(study.work).items())
+
+
+def test_rows_of_the_tested_are_never_read_from_the_store(lfw, tmp_path, monkeypatch):
+    """Not even to be thrown away."""
+    from samekind.store import DiskStore
+
+    read = set()
+
+    def noting(method):
+        def noted(self, groups, rows, *more, **options):
+            read.update(self.labels[np.asarray(rows)].tolist())
+            return method(self, groups, rows, *more, **options)
+
+        return noted
+
+    for name in ("panel", "stacked"):
+        monkeypatch.setattr(DiskStore, name, noting(getattr(DiskStore, name)))
+    study = replace(lfw.study, work=tmp_path, store=lfw.store, watch=small.Recorder())
+    study.learned([Run.of_fold(read_view2(lfw.protocol), 2)])
+    assert read == set(small.NAMES) - set(small.FOLDS[1])

@@ -1,0 +1,282 @@
+"""The whole study on a dozen people: what it learns, from whom, and what it does not do twice."""
+
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from samekind import Metric
+from samekind.evaluation import flip_free_distances, pair_rows, read_view1, read_view2
+from samekind.extraction import extract
+from samekind.images.extractor import Extractor
+from samekind.images.listing import list_images
+from samekind.images.regions import enumerate_regions
+from samekind.images.slbp import SoftLBP
+from samekind.lfw.faces import Faces, evenly
+from samekind.lfw.runs import Run
+from samekind.lfw.stages import Stage
+from samekind.lfw.study import Study
+from samekind.store import DiskStore
+from tests import stores
+from tests.lfw import small
+
+BOTH = ("cov", "slbp")
+STAGES = [Stage(1, ("cov",)), Stage(2, ("cov",)), Stage(1, ("slbp",)), Stage(2, ("slbp",)), Stage(2, BOTH)]
+
+
+def test_every_stage_of_every_split_is_learned_once(lfw):
+    assert [outcome.stage for outcome in lfw.view2.outcomes] == STAGES
+    learned = [f"{split}: {stage.title}" for split in ("View 1", "Fold 1", "Fold 2", "Fold 3") for stage in STAGES]
+    assert list(lfw.watch.iterations) == learned
+    assert all(steps == list(range(1, len(steps) + 1)) for steps in lfw.watch.iterations.values())
+
+
+def test_ranks_and_regions_are_within_the_settings(lfw):
+    for outcome in lfw.view2.outcomes:
+        assert len(outcome.facts) == small.N_FOLDS
+        for facts in outcome.facts:
+            assert facts["images"] == (small.N_FOLDS - 1) * small.PEOPLE_A_FOLD * small.PICTURES
+            assert {family: len(chosen) for family, chosen in facts["regions"].items()} == dict.fromkeys(
+                outcome.stage.families, small.SETTINGS.max_groups
+            )
+            assert 1 <= facts["rank"] <= (3 * 8 if outcome.stage.step == 1 else 5)
+
+
+def test_results_say_where_thresholds_come_from(lfw):
+    for findings, sources in (
+        (lfw.view1, ["training pairs", "these pairs"]),
+        (lfw.view2, ["view 1", "training folds"]),
+    ):
+        for outcome in findings.outcomes:
+            assert list(outcome.results) == sources
+            assert all(result.threshold_source == source for source, result in outcome.results.items())
+
+
+def test_people_never_seen_are_told_apart(lfw):
+    """These pictures are easy: a study that mixes up rows, pairs or families is at chance."""
+    for outcome in lfw.view2.outcomes:
+        if outcome.stage.step == 2:
+            assert outcome.results["view 1"].auc > 0.8
+
+
+def test_the_threshold_from_view_1_is_the_best_on_its_test_pairs(lfw):
+    split = read_view1(lfw.protocol)
+    same = np.array([pair.same for pair in split.test.pairs])
+    for outcome, view1 in zip(lfw.view2.outcomes, lfw.view1.outcomes, strict=True):
+        (threshold,) = set(outcome.results["view 1"].thresholds.tolist())
+        distances = np.load(lfw.work / "view1" / f"{outcome.stage.name}.distances.npy")[len(split.train.pairs) :]
+        assert np.mean((distances.astype(np.float64) <= threshold) == same) == view1.results["these pairs"].accuracy
+
+
+@pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.name)
+def test_distances_are_those_of_the_models_own_encoder(lfw, stage):
+    metric = Metric.load(lfw.work / "fold-02" / f"{stage.name}.safetensors")
+    assert metric.normalise == "root"
+    files = list_images(lfw.images, labelled=True)
+    codes = metric.encode([file.path for file in files], flip_free=True)
+    rows, _ = pair_rows(read_view2(lfw.protocol).pairs, [file.name for file in files])
+    kept = np.load(lfw.work / "fold-02" / f"{stage.name}.distances.npy")
+    np.testing.assert_allclose(kept, flip_free_distances(codes[rows[:, 0]], codes[rows[:, 1]]), rtol=1e-4, atol=1e-5)
+
+
+def test_step_2_works_in_orthogonal_coordinates(lfw):
+    """Its codes are linear in step 1's, whose coordinates it takes at unit variance: U_dagger^T x."""
+    first = Metric.load(lfw.work / "fold-01" / "step1-cov.safetensors").with_normalise("none")
+    second = Metric.load(lfw.work / "fold-01" / "step2-cov.safetensors").with_normalise("none")
+    np.testing.assert_array_equal(first.columns, second.columns)
+    L, *_ = np.linalg.lstsq(first.components.T.astype(float), second.components.T.astype(float), rcond=None)
+    np.testing.assert_allclose(first.components.T @ L, second.components.T, atol=1e-3 * np.abs(second.components).max())
+
+
+def test_a_run_again_repeats_nothing(lfw):
+    before, watch = small.kept(lfw.work), small.Recorder()
+    again = replace(lfw.study, watch=watch).view2()
+    assert not watch.iterations
+    assert not watch.counts
+    assert small.kept(lfw.work) == before
+    for one, other in zip(again.outcomes, lfw.view2.outcomes, strict=True):
+        assert one.facts == other.facts
+        np.testing.assert_array_equal(one.results["view 1"].accuracies, other.results["view 1"].accuracies)
+
+
+def test_folds_share_a_pass_over_the_pictures_while_their_metrics_fit(lfw, tmp_path, monkeypatch):
+    assert list(lfw.watch.counts)[1:] == ["View 1: comparing pictures", "Fold 1, Fold 2, Fold 3: comparing pictures"]
+    models = sum(path.stat().st_size for path in (lfw.work / "fold-01").glob("*.safetensors"))
+    monkeypatch.setattr("samekind.lfw.study.HELD_BYTES", int(2.5 * models))
+    work = tmp_path / "work"
+    shutil.copytree(lfw.work, work)
+    for path in work.rglob("*.npy"):
+        if "store" not in path.parts:
+            path.unlink()
+    watch = small.Recorder()
+    replace(lfw.study, work=work, watch=watch).view2()
+    titles = ["View 1", "Fold 1, Fold 2", "Fold 3"]
+    assert list(watch.counts) == [f"{title}: comparing pictures" for title in titles]
+    before, after = small.kept(lfw.work), small.kept(work)
+    assert before.keys() == after.keys()
+    for name in after:
+        if name.endswith(".npy"):
+            np.testing.assert_allclose(np.load(work / name), np.load(lfw.work / name), rtol=1e-4, atol=1e-6)
+
+
+def test_some_folds_give_what_they_give_among_all(lfw):
+    some = lfw.study.view2([3, 1])
+    assert [run.title for run in some.runs] == ["Fold 1", "Fold 3"]
+    for one, every in zip(some.outcomes, lfw.view2.outcomes, strict=True):
+        for source in one.results:
+            assert one.results[source].results == every.results[source].results[::2]
+
+
+def test_without_view_1_it_is_not_learned(lfw, tmp_path):
+    watch = small.Recorder()
+    study = replace(lfw.study, work=tmp_path, store=lfw.store, families=["cov"], watch=watch)
+    (fold,) = study.view2([2], with_view1=False).outcomes[1].results.values()
+    assert list(watch.iterations) == ["Fold 2: cov, step 1", "Fold 2: cov, step 2"]
+    assert fold.results[0] == lfw.view2.outcomes[1].results["training folds"].results[1]
+
+
+def test_one_family_is_enough_and_another_is_added(lfw, tmp_path):
+    watch = small.Recorder()
+    alone = Study(lfw.images, lfw.protocol, tmp_path, small.SETTINGS, ["slbp"], store=lfw.store, watch=watch).view1()
+    assert [outcome.stage.name for outcome in alone.outcomes] == ["step1-slbp", "step2-slbp"]
+    watch.iterations.clear()
+    Study(lfw.images, lfw.protocol, tmp_path, small.SETTINGS, ["slbp", "cov"], store=lfw.store, watch=watch).view1()
+    assert list(watch.iterations) == [f"View 1: {stage.title}" for stage in STAGES if stage.families != ("slbp",)]
+    assert small.kept(tmp_path) == {
+        name: content for name, content in small.kept(lfw.work).items() if name.startswith("view1")
+    }
+
+
+def test_a_larger_store_is_thinned_out_evenly(lfw, tmp_path):
+    few = replace(small.SETTINGS, regions=6)
+    study = Study(lfw.images, lfw.protocol, tmp_path, few, ["cov"], store=lfw.store)
+    study.view1()
+    names = DiskStore.open(lfw.store).group_names[:24]
+    allowed = [names[at] for at in (0, 4, 8, 12, 16, 20)]
+    assert evenly(6, 24).tolist() == [0, 4, 8, 12, 16, 20]
+    assert set(Metric.load(tmp_path / "view1" / "step1-cov.safetensors").groups) <= set(allowed)
+
+
+def test_own_descriptors_are_of_the_regions_that_a_store_of_all_would_give(lfw):
+    regions = [family["regions"] for family in DiskStore.open(lfw.store).front_end["families"]]
+    assert regions == [enumerate_regions()[evenly(24, 13_260)].tolist()] * 2
+
+
+def test_the_split_of_a_fold_has_none_of_its_people(lfw):
+    view2 = read_view2(lfw.protocol)
+    for fold in (1, 2, 3):
+        run = Run.of_fold(view2, fold)
+        assert {image.person for image in run.split.train.images} == set(small.NAMES) - set(small.FOLDS[fold - 1])
+        assert run.pairs == view2.pairs
+
+
+def test_people_with_few_images_are_tested_but_not_learned_from(lfw, tmp_path):
+    protocol = small.write_protocol(tmp_path / "protocol")
+    path = protocol / "peopleDevTrain.txt"
+    path.write_text(path.read_text().replace("Person_C\t3", "Person_C\t1"))
+    pairs = protocol / "pairsDevTrain.txt"
+    kept = [line for line in pairs.read_text().splitlines() if "Person_C" not in line]
+    n = sum(len(line.split()) == 3 for line in kept)
+    others = [line for line in kept[1:] if len(line.split()) == 4]
+    pairs.write_text("\n".join([str(len(others)), *kept[1:][:n][: len(others)], *others]) + "\n")
+    run = Run.of_view1(read_view1(protocol))
+    assert "Person_C" in {image.person for image in run.training_images(1)}
+    assert {image.person for image in run.training_images(2)} == set(small.VIEW1[0]) - {"Person_C"}
+    settings = replace(small.SETTINGS, min_images=2)
+    study = replace(lfw.study, protocol=protocol, work=tmp_path, store=lfw.store, settings=settings, families=["cov"])
+    assert study.view1().outcomes[0].facts[0]["images"] == 5 * small.PICTURES
+
+
+def test_roots_of_histograms_are_learned_from_and_encoded_alike(lfw, tmp_path):
+    study = replace(
+        lfw.study, work=tmp_path, store=lfw.store, settings=replace(small.SETTINGS, roots=True), families=["slbp"]
+    )
+    study.view1()
+    metric = Metric.load(tmp_path / "view1" / "step1-slbp.safetensors")
+    assert metric.extractor["families"][0]["parameters"]["root"] is True
+    store = study.faces([Run.of_view1(read_view1(lfw.protocol))]).of_family("slbp")
+    some = np.arange(0, 36, 5)
+    features = store.panel(range(24), some)
+    np.testing.assert_allclose(np.square(features).reshape(len(some), 24, 59).sum(axis=2), 1, atol=2e-3)
+    codes = metric.encode([lfw.images / name for name in store.image_ids[some]])
+    np.testing.assert_allclose(codes, metric.transform(features), atol=0.03 * np.abs(codes).max())
+
+
+def test_roots_that_a_store_has_already_are_not_taken_again(lfw, tmp_path):
+    files = list_images(lfw.images, labelled=True)[:6]
+    plain, rooted = (
+        Faces(
+            extract(files, tmp_path / str(root), Extractor.over([SoftLBP(root=root)], n_regions=6)), ("slbp",), 6, True
+        )
+        for root in (False, True)
+    )
+    ours, theirs = (faces.of_family("slbp").panel(range(6), np.arange(6)) for faces in (plain, rooted))
+    np.testing.assert_allclose(ours, theirs, atol=2e-3)
+    assert theirs.max() > 0.1
+
+
+def test_a_store_that_was_not_made_of_pictures_is_refused(lfw, tmp_path):
+    store = stores.disk_store(tmp_path / "store", np.ones((36, 48), np.float32), np.repeat(small.NAMES, 3), {"cov": 2})
+    study = replace(lfw.study, store=store.path, families=["cov"], work=tmp_path)
+    with pytest.raises(ValueError, match="description of an extractor cannot be used"):
+        study.view1()
+
+
+MISTAKES = {
+    "step": (
+        {"settings": replace(small.SETTINGS, ridge=0.2)},
+        r"view1 was made with settings.ridge = 0.1.*0.2.*--work",
+    ),
+    "regions": (
+        {"settings": replace(small.SETTINGS, regions=25)},
+        r"has 24 regions of the family cov, but 25 are needed",
+    ),
+    "families": ({"families": ["cov", "sift"]}, r"no family 'sift': choose from cov, slbp"),
+    "store": ({"families": ["slbp"], "settings": replace(small.SETTINGS, regions=12)}, r"settings.regions = 24.*12"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_other_settings_are_refused_before_the_work(lfw, mistake):
+    changes, message = MISTAKES[mistake]
+    before = small.kept(lfw.work)
+    with pytest.raises(ValueError, match=message):
+        replace(lfw.study, watch=small.Recorder(), **changes).view2()
+    assert small.kept(lfw.work) == before
+
+
+def test_another_protocol_is_refused(lfw, tmp_path):
+    protocol = small.write_protocol(tmp_path / "protocol")
+    path = protocol / "pairs.txt"
+    path.write_text(path.read_text().replace("Person_A\t1\t2", "Person_A\t2\t3"))
+    with pytest.raises(ValueError, match=r"fold-01 was made with pairs = "):
+        replace(lfw.study, protocol=protocol).view2()
+
+
+def test_a_missing_picture_is_named_before_the_work(lfw, tmp_path):
+    images = small.write_images(tmp_path / "images")
+    (images / "Person_C" / "Person_C_0002.png").unlink()
+    with pytest.raises(ValueError, match=r"Person_C/Person_C_0002.jpg is missing among the 35 images"):
+        Study(images, lfw.protocol, tmp_path / "work", small.SETTINGS).view2()
+    assert not (tmp_path / "work").exists()
+
+
+def test_a_store_without_a_training_picture_is_told(lfw, tmp_path):
+    files = [file for file in list_images(lfw.images, labelled=True) if "Person_A_0003" not in file.name]
+    extract(files, tmp_path / "store", Extractor.over(["cov"], n_regions=24))
+    with pytest.raises(ValueError, match=r"Person_A/Person_A_0003.jpg is missing among the 35 images"):
+        Study(lfw.images, lfw.protocol, tmp_path / "work", small.SETTINGS, ["cov"], store=tmp_path / "store").view1()
+
+
+@pytest.mark.parametrize("folds", [[0], [4], [1, 1], []])
+def test_folds_that_are_not_there(lfw, folds):
+    with pytest.raises(ValueError, match=r"the protocol has folds 1 to 3; name some of them, each once"):
+        lfw.study.view2(folds)
+
+
+def test_a_damaged_record_of_settings_is_told(lfw, tmp_path):
+    (tmp_path / "view1").mkdir()
+    (tmp_path / "view1" / "made-with.json").write_text("{")
+    with pytest.raises(ValueError, match=r"made-with.json is damaged"):
+        replace(lfw.study, work=tmp_path, store=lfw.store).view1()
