@@ -23,7 +23,7 @@ SIZES = (4,) * 40  # N = 160
 WIDTH = 8
 RIDGE = 0.05
 TOL = 2e-3
-SAMPLED = {"convex": 32, "factored": 40}  # rows that come before all: of some classes, or anchors
+STAGES = {"convex": [16, 32, 160], "factored": [20, 40, 160]}  # rows: of some classes, or anchors; in the end all
 
 
 @pytest.fixture(params=["convex", "factored"])
@@ -38,11 +38,12 @@ def loss(request):
 
 @pytest.fixture(autouse=True)
 def several_stages(monkeypatch):
-    """20, 40 and all 160 rows, for which 8 of the 40 classes stand; one thread of BLAS, as the estimators have it."""
+    """As `STAGES` says; one thread of BLAS, as the estimators have it."""
     monkeypatch.setattr(growth, "FIRST_ANCHORS", 20)
     monkeypatch.setattr(growth, "GROWTH", 2)
     monkeypatch.setattr(anchor_plans, "BATCHES", 5)
-    monkeypatch.setattr(joint, "FEWEST_CLASSES", 8)
+    monkeypatch.setattr(growth, "CLASS_SHARES", (0.1, 0.2))
+    monkeypatch.setattr(growth, "FEWEST_CLASSES", 4)
     with single_threaded_blas():
         yield
 
@@ -144,7 +145,7 @@ def test_growing_samples_reach_the_optimum_of_all_rows(loss, solver, n_component
     assert grown.objective_error == 0
     assert grown.converged
     assert grown.n_anchors == 160
-    assert sorted(set(anchors_of(events))) == [20, SAMPLED[solver], 160]
+    assert sorted(set(anchors_of(events))) == STAGES[solver]
     assert np.vdot(grown.L, grown.L) <= trace_bound * (1 + 1e-9)
     problem = problem_of(loss, trace_bound)
     assert grown.objective == pytest.approx(problem.value(grown.L @ grown.L.T), rel=1e-9)
@@ -153,10 +154,12 @@ def test_growing_samples_reach_the_optimum_of_all_rows(loss, solver, n_component
 def test_iterations_tell_their_anchors_and_take_fewer_only_after_a_look_at_all(loss, solver):
     result, events, _ = solve(loss, solver)
     anchors = anchors_of(events)
-    assert all(before <= after or (before, after) == (160, SAMPLED[solver]) for before, after in pairwise(anchors))
+    assert all(before <= after or [after, before] == STAGES[solver][1:] for before, after in pairwise(anchors))
     assert [event.iteration for event in events] == list(range(1, len(events) + 1))
     assert result.n_iter == len(events)
     on_samples = [event for event in events if event.details["n_anchors"] < 160]
+    if solver == "convex":
+        return
     told = [event.details["estimated_error"] for event in on_samples if "estimated_error" in event.details]
     assert told
     assert all(0 < error < 1 for error in told)
@@ -189,12 +192,18 @@ def test_few_iterations_end_in_the_middle(loss, solver):
     result, events, _ = solve(loss, solver, max_iter=2)
     assert result.n_iter == len(events) == 2
     assert not result.converged
-    assert result.n_anchors == 20
-    assert result.objective_error > 0
+    if solver == "factored":
+        assert result.n_anchors == 20
+        assert result.objective_error > 0
+    else:  # f over some classes is not told
+        assert result.n_anchors == 160
+        assert result.objective == pytest.approx(problem_of(loss).value(result.L @ result.L.T), rel=1e-9)
+        assert result.objective_error == 0
+        assert result.certificate.value - result.certificate.gap <= solve(loss, solver)[0].objective
 
 
 def test_an_observer_ends_any_stage(loss, solver):
-    for anchors in (20, SAMPLED[solver], 160):
+    for anchors in STAGES[solver]:
         result, events, _ = solve(loss, solver, observe=lambda e, anchors=anchors: e.details["n_anchors"] == anchors)
         assert result.stopped
         assert anchors_of(events).count(anchors) == 1
@@ -214,14 +223,13 @@ def test_looks_at_all_rows_lead_to_the_end(loss):
 
 
 def test_samples_of_enough_classes_need_few_looks(loss, monkeypatch):
-    monkeypatch.setattr(growth, "FIRST_ANCHORS", 60)
     made = cases.case(loss, (5,) * 300, WIDTH, block=1500)
     events = []
     problem = JointProblem(made.objective, made.Z, RIDGE)
     result = solve_joint(problem, solver="convex", tol=TOL, anchors="grow", observe=events.append)
     assert result.certificate.relative_gap <= TOL
     assert anchors_of(events).count(1500) <= 5
-    assert set(anchors_of(events)) == {60, 300, 1500}
+    assert set(anchors_of(events)) == {150, 300, 1500}
 
 
 def test_where_a_sample_misleads_it_descends_on_all_rows(loss, monkeypatch):
@@ -241,12 +249,11 @@ def test_where_a_sample_misleads_it_descends_on_all_rows(loss, monkeypatch):
 
 
 def test_few_classes_leave_it_to_anchors(loss, monkeypatch):
-    monkeypatch.setattr(joint, "FEWEST_CLASSES", 9)
-    _, events, _ = solve(loss, "convex")
-    assert 32 not in anchors_of(events)
-    monkeypatch.setattr(joint, "FEWEST_CLASSES", 8)
-    _, events, _ = solve(loss, "convex")
-    assert 32 in anchors_of(events)  # 8 of 40 classes of 4
+    rows = {}
+    for fewest in (4, 5, 8, 9):
+        monkeypatch.setattr(growth, "FEWEST_CLASSES", fewest)
+        rows[fewest] = set(anchors_of(solve(loss, "convex")[1]))
+    assert rows == {4: {16, 32, 160}, 5: {32, 160}, 8: {32, 160}, 9: {20, 40, 160}}
 
 
 def test_it_is_over_only_where_the_gap_or_the_gains_say_so(loss):

@@ -11,8 +11,8 @@ GROWTH = 4
 CHECK_EVERY = 3  # iterations between two looks at the noise
 SETTLED = 0.05  # share of `tol`: samples came first, and on all rows an iteration gains less than this of f
 WITHIN = 2.0  # standard errors: a gain of less than these is within the noise
-TILTED_SHARE = 1 / 5  # of the classes: their samples stand for all once they are tilted
-FEWEST_CLASSES = 50  # that can; else it is anchors,
+CLASS_SHARES = (1 / 50, 1 / 5)  # of the classes in each stage; in the end the latter's samples, tilted, stand for all
+FEWEST_CLASSES = 25  # of a stage; where the last would have fewer it is anchors,
 TILTED_ANCHORS = 1 / 25  # of the rows
 MOST_LOOKS = 20  # at all rows, to tilt a sample
 MOST_IN_VAIN = 3  # looks that find no better point, one after another
@@ -36,6 +36,11 @@ def sample_sizes(n_candidates: int, most: int | None = None, tilted: bool = Fals
         sizes.append(size)
         size *= GROWTH
     return [*sizes, last]
+
+
+def class_shares(n_classes: int) -> list[float]:
+    """Of the stages that have the samples of some classes alone; none where classes are few."""
+    return [share for share in CLASS_SHARES if share * n_classes >= FEWEST_CLASSES]
 
 
 def tilted_anchors(n_candidates: int) -> int:

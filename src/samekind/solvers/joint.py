@@ -13,14 +13,13 @@ from samekind.solvers.certificate import Certificate, certify
 from samekind.solvers.events import Event, Observer, unobserved
 from samekind.solvers.growth import (
     CHECK_EVERY,
-    FEWEST_CLASSES,
     LITTLE,
     LOOKS_SETTLED,
     MOST_IN_VAIN,
     MOST_LOOKS,
     SETTLED,
-    TILTED_SHARE,
     Noise,
+    class_shares,
     sample_sizes,
     standard_error,
     tilted_anchors,
@@ -83,6 +82,8 @@ def solve_joint(
             found, state = course.descended(state)
         if found.complete or course.over(state):
             break
+    if not stage.objective.is_sample:  # but some classes, perhaps, whose f is not to be told
+        stage = stages[-1]
     return _finished(way, stage, found, state, stopped=course.listener.stopped, seed=seed)
 
 
@@ -96,6 +97,10 @@ def choose_solver(n_features: int, n_components: int | None, n_samples: int) -> 
 def _stages(problem: JointProblem, anchors: int | Literal["all", "grow"], seed: int, way: Way) -> list[JointProblem]:
     if anchors == "all":
         return [problem]
+    shares = class_shares(problem.objective.relation.n_joined) if way.tilts and anchors == "grow" else []
+    if shares:
+        draws = [np.random.RandomState([seed, at]) for at in range(len(shares))]
+        return [*map(problem.among_classes, shares, draws), problem]
     sizes = sample_sizes(problem.objective.n_candidates, None if anchors == "grow" else anchors, way.tilts)
     return [
         problem if size is None else problem.on_sample(size, np.random.RandomState([seed, at]))
@@ -105,7 +110,7 @@ def _stages(problem: JointProblem, anchors: int | Literal["all", "grow"], seed: 
 
 @dataclass(frozen=True)
 class _Course:
-    """From stage to stage: on samples, then on all rows, by tilts of a sample as long as they help."""
+    """From stage to stage: on samples, then on all rows, for which a tilted sample stands as long as that helps."""
 
     way: Way
     stages: list[JointProblem]
@@ -121,11 +126,11 @@ class _Course:
 
     @cached_property
     def sample(self) -> JointProblem:
-        """It stands for all rows once it is tilted: the samples of some classes, where there are enough."""
-        whole = self.stages[-1]
+        """It stands for all rows once it is tilted: the samples of some classes, where those came before."""
+        *_, before, whole = self.stages
+        if not before.objective.is_sample:
+            return before
         rng = np.random.RandomState([self.seed, len(self.stages)])
-        if TILTED_SHARE * whole.objective.relation.n_joined >= FEWEST_CLASSES:
-            return whole.among_classes(TILTED_SHARE, rng)
         return whole.on_sample(tilted_anchors(whole.objective.n_candidates), rng)
 
     def over(self, state: JointState) -> bool:
@@ -134,9 +139,13 @@ class _Course:
     def descended(self, state: JointState) -> tuple[Found, JointState]:
         """To where a stage has no more to give: on a sample that is its noise."""
         stage, last = self.stages[state.stage], state.stage == len(self.stages) - 1
-        watch = _Watch(stage, self.way, self.listener, state, settles=len(self.stages) > 1 and last, tol=self.tol)
+        settles = len(self.stages) > 1 and (last or not stage.objective.is_sample)
+        began = stage.value(state.start) if settles and not last else None
+        watch = _Watch(stage, self.way, self.listener, state, settles=settles, tol=self.tol, began=began)
         found = self._found(stage, state, watch, certified=len(self.stages) == 1)
         found = replace(found, converged=found.converged or watch.settled, complete=last)
+        if not last and settles:
+            found = replace(found, bound=-np.inf)
         return found, _after(state, found, state.stage + (not last))
 
     def tilted(self, state: JointState) -> tuple[Found, JointState]:
@@ -264,7 +273,7 @@ class _Watch:
         self.state = state
         self.settles = settles
         self.tol = tol
-        self.began = began  # f where a sample was tilted
+        self.began = began  # f where a stage of some classes began, or where it was tilted
         self.noise = Noise(state.noise)
         self.settled = False
         self._leg = state.run.leg if isinstance(state.run, factored.State) else "free"
@@ -293,7 +302,7 @@ class _Watch:
         return ends or stop
 
     def _little_is_gained(self, values: tuple[float, ...]) -> bool:
-        """In one iteration on all rows; on a tilted sample in three, as it is not f itself."""
+        """In one iteration on all rows; on the samples of some classes in three, as it is not f itself."""
         window, little = (1, 0.0) if self.began is None else (3, LITTLE * (self.began - values[-1]))
         if not self.settles or len(values) <= window:
             return False
