@@ -63,35 +63,32 @@ class Pairwise:
         self.threshold = threshold
         self.balance = balance
 
-    def share(self, kind):
-        """c_ij: 1/N^2 to the letter, or half of the weight to each kind of pair."""
+    def share(self, i, kind):
+        """c_ij: 1/N^2 to the letter; or half of the weight to each kind of pair, or to the samples in equal parts."""
         n = len(self.labels)
         if self.balance == "literal":
             return 1 / n**2
-        alike = 0
-        for i in range(n):
-            for j in range(n):
-                alike += pi(self.labels, i, j) == kind
-        return 0.5 / alike
+        alike = [sum(pi(self.labels, a, b) == kind for b in range(n)) for a in range(n)]
+        if self.balance == "samples" and kind == 1:
+            return 0.5 / sum(count > 0 for count in alike) / alike[i]
+        return 0.5 / sum(alike)
 
     def value(self, D):
-        shares = {kind: self.share(kind) for kind in (1, -1)}
         total = 0.0
         for i in range(len(D)):
             for j in range(len(D)):
                 kind = pi(self.labels, i, j)
                 if kind != 0:
-                    total += shares[kind] * softplus(kind * (D[i][j] - self.threshold))
+                    total += self.share(i, kind) * softplus(kind * (D[i][j] - self.threshold))
         return total / math.log(2)
 
     def weights(self, D):
-        shares = {kind: self.share(kind) for kind in (1, -1)}
         W = np.zeros((len(D), len(D)))
         for i in range(len(D)):
             for j in range(len(D)):
                 kind = pi(self.labels, i, j)
                 if kind != 0:
-                    W[i, j] = shares[kind] * kind * sigmoid(kind * (D[i][j] - self.threshold)) / math.log(2)
+                    W[i, j] = self.share(i, kind) * kind * sigmoid(kind * (D[i][j] - self.threshold)) / math.log(2)
         return W
 
 

@@ -94,17 +94,18 @@ class Objective:
 
     def value(self, distances: TileSource[Array]) -> float:
         """loss(D)"""
-        value, _ = self.loss.anchors(self._statistics(distances))
-        return value + sum(sum(value for _, value in strip) for strip in self._tile_values(distances))
+        value, anchors = self.loss.anchors(self._statistics(distances))
+        return value + sum(sum(value for _, value in strip) for strip in self._tile_values(distances, anchors))
 
     def batch_values(self, distances: TileSource[Array]) -> Array:
         """loss(D) as each batch of a sample's anchors estimates it: their mean is the value, their spread its noise."""
         assert isinstance(self.plan, AnchorPlan)
         batches = self.plan.batches
-        by_anchor = self.loss.anchor_values(self._statistics(distances))
+        statistics = self._statistics(distances)
+        by_anchor, (_, anchors) = self.loss.anchor_values(statistics), self.loss.anchors(statistics)
         estimates = np.array([by_anchor[batch].sum() for batch in batches])
         certain = 0.0
-        for tile, value in chain.from_iterable(self._tile_values(distances)):
+        for tile, value in chain.from_iterable(self._tile_values(distances, anchors)):
             if tile.number < len(batches):
                 estimates[tile.number] += value
             else:
@@ -112,13 +113,16 @@ class Objective:
         shares = np.array([len(batch) for batch in batches]) / self.n_anchors
         return estimates / shares + certain
 
-    def _tile_values(self, distances: TileSource[Array]) -> Iterator[list[tuple[Tile, float]]]:
+    def _tile_values(self, distances: TileSource[Array], anchors: Anchors) -> Iterator[list[tuple[Tile, float]]]:
         """Strip by strip."""
         if not self.loss.has_tile_values:
             return iter(())
 
         def strip_values(strip: list[Tile]) -> list[tuple[Tile, float]]:
-            return [(t, self.loss.tile_value(distances.tile(t), self.pairs(t), t.mirrored)) for t in strip]
+            return [
+                (t, self.loss.tile_value(distances.tile(t), self.pairs(t), anchors.of(t.rows), t.mirrored))
+                for t in strip
+            ]
 
         return self.executor.map(strip_values, self.plan.strips())
 

@@ -248,7 +248,7 @@ def pairwise_value(case, D, times):
         for j in range(len(D)):
             kind = oracle.pi(case.labels, i, j)
             if times[i, j]:
-                share = case.reference.share(kind)
+                share = case.reference.share(i, kind)
                 total += times[i, j] * share * oracle.softplus(kind * (D[i, j] - cases.THRESHOLD)) / np.log(2)
     return total
 

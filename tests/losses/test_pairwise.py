@@ -56,14 +56,18 @@ def test_the_oracles_two_gradients_agree(loss):
     assert cases.relative_error(oracle.gradient(case.Z, W), oracle.laplacian_gradient(case.Z, W)) < 1e-12
 
 
+@pytest.mark.parametrize("balance", ["equal", "samples"])
 @pytest.mark.parametrize("threshold", [0.5, 3.0, 40.0])
-def test_equal_balance_gives_both_kinds_half_of_the_value_at_zero(threshold):
+def test_balance_gives_both_kinds_half_of_the_value_at_zero(threshold, balance):
     relation = Relation.from_labels([0] * 7 + [1] * 2 + [2])
     case = cases.case_of("pairwise-equal", np.zeros((10, 1)), np.array([0] * 7 + [1] * 2 + [2]))
-    bound = PairwiseLoss(threshold, "equal").bind(relation)
+    bound = PairwiseLoss(threshold, balance).bind(relation)
+    _, anchors = bound.anchors(np.zeros((10, 0)))
     same, other = oracle.softplus(-threshold), oracle.softplus(threshold)
     value = sum(
-        bound.tile_value(np.zeros((t.rows.stop - t.rows.start, t.cols.stop - t.cols.start)), pairs, t.mirrored)
+        bound.tile_value(
+            np.zeros((t.rows.stop - t.rows.start, t.cols.stop - t.cols.start)), pairs, anchors.of(t.rows), t.mirrored
+        )
         for t in case.objective.plan.tiles()
         for pairs in [relation.tile(t.rows, t.cols)]
     )
@@ -84,3 +88,13 @@ def test_the_value_of_tall_tiles_does_not_lose_the_product_trick():
     distances = cases.under(np.where(labels, np.sqrt(cases.THRESHOLD), 0.0)[:, None], np.ones((1, 1)))
     expected = (2 * 100**2 * math.log(2) + 2 * 100 * 99 * oracle.softplus(-cases.THRESHOLD)) / 200**2 / math.log(2)
     assert case.objective.value(distances) == pytest.approx(expected, rel=1e-12)
+
+
+def test_by_samples_a_class_counts_as_its_samples_and_not_as_its_pairs():
+    labels = np.array([0] * 12 + [1] * 3 + [2])
+    relation = Relation.from_labels(labels)
+    for balance, weights in (("samples", [12, 3]), ("equal", [12 * 11, 3 * 2])):
+        shares = PairwiseLoss(14.0, balance).bind(relation).shares_same
+        pulls = [(shares * relation.n_same)[labels == label].sum() for label in (0, 1)]
+        np.testing.assert_allclose(np.divide(pulls, sum(pulls)), np.divide(weights, sum(weights)))
+        assert (shares * relation.n_same)[labels == 2] == 0

@@ -36,9 +36,10 @@ class SparseBlockMetric(MetricLearner):
         groups. None: as many as there are groups, 400 at the most.
     ridge : "auto" or float
         Strength of ridge/2 ||A||_F^2. "auto" is min(1, D / 1600), D = max_groups x mean group size.
-    threshold, pair_balance : float, "equal" or "literal"
+    threshold, pair_balance : float, "equal", "samples" or "literal"
         Of the pairwise loss: where same and other part (a squared distance), and whether both kinds of pairs weigh half
-        each or every pair the same.
+        each or every pair the same. "samples" is "equal", but that a large class counts by its samples and not by their
+        pairs, which are so many more.
     beta, n_neighbors : float, int or None
         Of the triplet loss: the margin is about ln(beta); only the `n_neighbors` nearest samples of its own class
         pull at a sample (None: all).
@@ -104,7 +105,7 @@ class SparseBlockMetric(MetricLearner):
         max_groups: int | None = None,
         ridge: float | Literal["auto"] = "auto",
         threshold: float = 14.0,
-        pair_balance: Literal["equal", "literal"] = "equal",
+        pair_balance: Literal["equal", "samples", "literal"] = "equal",
         beta: float = 1e6,
         n_neighbors: int | None = None,
         whiten: int | Literal["auto"] | None = "auto",

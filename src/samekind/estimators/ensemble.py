@@ -115,7 +115,7 @@ class EnsembleMetric(MetricLearner):
         trace_bound: float | None = None,
         ridge: float | Literal["auto"] = "auto",
         threshold: float = 14.0,
-        pair_balance: Literal["equal", "literal"] = "equal",
+        pair_balance: Literal["equal", "samples", "literal"] = "equal",
         beta: float = 1e6,
         n_neighbors: int | None = None,
         whiten: int | Literal["auto"] | None = "auto",

@@ -81,7 +81,7 @@ class JointMetric(MetricLearner):
         trace_bound: float | None = None,
         ridge: float | Literal["auto"] = "auto",
         threshold: float = 14.0,
-        pair_balance: Literal["equal", "literal"] = "equal",
+        pair_balance: Literal["equal", "samples", "literal"] = "equal",
         beta: float = 1e6,
         n_neighbors: int | None = None,
         whiten: int | Literal["auto"] | None = "auto",

@@ -45,7 +45,7 @@ def loss_from(loss: Any, threshold: Any, pair_balance: Any, beta: Any) -> Loss:
     check_choice("loss", loss, ["pairwise", "triplet"])
     if loss == "triplet":
         return TripletLoss(check_number("beta", beta, above=0))
-    check_choice("pair_balance", pair_balance, ["equal", "literal"])
+    check_choice("pair_balance", pair_balance, ["equal", "samples", "literal"])
     return PairwiseLoss(check_number("threshold", threshold, above=0), pair_balance)
 
 

@@ -1,7 +1,7 @@
 """Pairwise loss: same-class pairs below a threshold, other-class pairs above it (Eq. 3-5)."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,30 +14,37 @@ from samekind.relation import PairTile, Relation
 
 LN2 = float(np.log(2))
 
+Balance: TypeAlias = Literal["equal", "samples", "literal"]
+
 
 @dataclass(frozen=True)
 class PairwiseLoss:
     """`1/ln 2 * sum_{i != j} c_ij softplus(pi_ij (d_ij - threshold))`.
 
     `balance="equal"` gives the same-class and the other-class pairs half of the weight each, `"literal"` is Eq. 3 with
-    c_ij = 1 / N^2.
+    c_ij = 1 / N^2. `"samples"` is "equal" with the same-class half shared out equally among the samples, and by each
+    among its pairs: in a class of n, n (n - 1) pairs weigh as much as n samples do.
     """
 
     threshold: float = 14.0
-    balance: Literal["equal", "literal"] = "equal"
+    balance: Balance = "equal"
 
     def bind(self, relation: Relation) -> "BoundPairwiseLoss":
+        n_same, share_other = relation.n_same, 0.5 / relation.n_other.sum()
         if self.balance == "literal":
-            share_same = share_other = 1 / relation.n_samples**2
+            share_other = 1 / relation.n_samples**2
+            shares_same = np.full(relation.n_samples, share_other)
+        elif self.balance == "samples":
+            shares_same = 0.5 / ((n_same > 0).sum() * np.maximum(n_same, 1))
         else:
-            share_same, share_other = 0.5 / relation.n_same.sum(), 0.5 / relation.n_other.sum()
-        return BoundPairwiseLoss(self, share_same / LN2, share_other / LN2)
+            shares_same = np.full(relation.n_samples, 0.5 / n_same.sum())
+        return BoundPairwiseLoss(self, shares_same / LN2, float(share_other) / LN2)
 
 
 @dataclass(frozen=True)
 class BoundPairwiseLoss:
     unbound: PairwiseLoss
-    share_same: float  # c_ij / ln 2 of a same-class pair
+    shares_same: NDArray[np.float64]  # (N,) c_ij / ln 2 of a same-class pair of each sample
     share_other: float  # c_ij / ln 2 of an other-class pair
 
     n_statistics = 0
@@ -58,19 +65,19 @@ class BoundPairwiseLoss:
         raise NotImplementedError("the pairwise loss needs no row statistics")
 
     def anchors(self, statistics: LogSums) -> tuple[float, Anchors]:
-        return 0.0, Anchors(np.ones(len(statistics)), statistics)
+        return 0.0, Anchors(self.shares_same, statistics)
 
     def anchor_values(self, statistics: LogSums) -> NDArray[np.float64]:
         return np.zeros(len(statistics))
 
-    def tile_value(self, D: Array, pairs: PairTile, mirrored: bool) -> float:
-        value, _ = self._value_and_weights(D, pairs, _ends(mirrored))
+    def tile_value(self, D: Array, pairs: PairTile, rows: Anchors, mirrored: bool) -> float:
+        value, _ = self._value_and_weights(D, pairs, rows, _ends(mirrored))
         return value
 
     def tile_weights(self, D: Array, pairs: PairTile, rows: Anchors, cols: Anchors | None) -> tuple[float, Array]:
-        return self._value_and_weights(D, pairs, _ends(cols is not None))
+        return self._value_and_weights(D, pairs, rows, _ends(cols is not None))
 
-    def _value_and_weights(self, D: Array, pairs: PairTile, ends: int) -> tuple[float, Array]:
+    def _value_and_weights(self, D: Array, pairs: PairTile, rows: Anchors, ends: int) -> tuple[float, Array]:
         """The pairs of two classes all at once, then those of one class."""
         if pairs.count_others:
             share = ends * pairs.count_others * self.share_other
@@ -78,11 +85,11 @@ class BoundPairwiseLoss:
             value = share * total
         else:
             H, value = np.zeros_like(D), 0.0
-        share = ends * pairs.count_same * self.share_same
+        shares = ends * pairs.count_same * rows.factors[pairs.same[0]]
         margin = D[pairs.same] - D.dtype.type(self.threshold)
         E = exp_minus_abs(margin)
-        value += share * float(np.sum(np.log1p(E) + np.maximum(margin, 0), dtype=np.float64))
-        H[pairs.same] = D.dtype.type(share) * sigmoid(margin, E)
+        value += float(shares @ (np.log1p(E) + np.maximum(margin, 0)))
+        H[pairs.same] = shares.astype(D.dtype) * sigmoid(margin, E)
         return value, H
 
 

@@ -83,7 +83,7 @@ class BoundTripletLoss:
     def _z(self, statistics: LogSums) -> NDArray[np.float64]:
         return np.where(self.is_anchor, self.log_scale + statistics.sum(axis=1), -np.inf)
 
-    def tile_value(self, D: Array, pairs: PairTile, mirrored: bool) -> float:
+    def tile_value(self, D: Array, pairs: PairTile, rows: Anchors, mirrored: bool) -> float:
         return 0.0
 
     def tile_weights(self, D: Array, pairs: PairTile, rows: Anchors, cols: Anchors | None) -> tuple[float, Array]:
