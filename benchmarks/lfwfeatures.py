@@ -55,10 +55,15 @@ class Features:
         shown, parts = codes_of_pictures(plain | dict(readers or {}), files), []
         for family, metric in plain.items():
             with single_threaded_blas():
-                learned = Intermediate.of(codes_of(sources[family], rows, metric))
-            scale = learned.deviations.astype(np.float32)
-            parts.append(cls(learned.Z, *(codes / scale for codes in shown[family])))
+                parts.append(cls.of_codes(codes_of(sources[family], rows, metric), *shown[family]))
         return cls.together(parts)
+
+    @classmethod
+    def of_codes(cls, train: Floats, original: Floats, mirrored: Floats) -> Features:
+        """From step 1's codes, not normalised."""
+        learned = Intermediate.of(train)
+        scale = learned.deviations.astype(np.float32)
+        return cls(learned.Z, original / scale, mirrored / scale)
 
     @classmethod
     def together(cls, parts: Sequence[Features]) -> Features:
