@@ -12,6 +12,7 @@ Differences to the base come with the standard error of a paired comparison, the
 (best) by the pairs that only one of the two gets right, of areas after DeLong. The area is the less noisy judge.
 
 base_auc    of both families together, at least 92 (--quick: 55)
+failed      variations that could not be learned: none
 better      how many variations have an area that is two standard errors above the base's: not held; of 40 that change
             nothing one would
 
@@ -26,6 +27,7 @@ import json
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
@@ -70,21 +72,24 @@ class Variation:
     descriptors: str = "stored"
     share: float = 1.0  # of the training people
     loss: Mapping[str, Any] = field(default_factory=dict)  # options of JointMetric
-    within: bool = False  # features are whitened within people before step 2
+    within: float | None = None  # features are whitened within people before step 2, so much added to their scatter
 
 
 def variations() -> Iterator[Variation]:
     """The promising ones first."""
-    for ridge in (0.1, 0.3, 3.0, 10.0):
-        yield Variation(f"ridge of step 2: {ridge:g}", {"joint_ridge": ridge})
-    for rank in (50, 100, 300):
-        yield Variation(f"rank {rank}", {"n_components": rank})
     for normalise in ("none", "unit"):
         yield Variation(f"normalise {normalise}", {"normalise": normalise})
+    for added in (0.1, 1.0):
+        name = f"whitened within people + {added:g} before step 2"
+        yield Variation(name, within=added)
+        yield Variation(f"{name} and normalise unit", {"normalise": "unit"}, within=added)
+    for ridge in (0.3, 3.0, 0.1, 10.0):
+        yield Variation(f"ridge of step 2: {ridge:g}", {"joint_ridge": ridge})
+    for rank in (300, 100, 50):
+        yield Variation(f"rank {rank}", {"n_components": rank})
     yield Variation("2000 anchors", {"anchors": 2_000})
     yield Variation("triplet loss in step 2", loss={"loss": "triplet"})
     yield Variation("triplet loss in step 2 at ridge 0.1", {"joint_ridge": 0.1}, loss={"loss": "triplet"})
-    yield Variation("whitened within people before step 2", within=True)
     yield Variation("another seed", {"seed": 1})
     for ridge in (0.3, 3.0, 0.1, 10.0):
         yield Variation(f"ridge of step 1: {ridge:g}", {"ridge": ridge})
@@ -224,10 +229,11 @@ class Steps:
     def second(self, variation: Variation, settings: Settings, firsts: Sequence[Any]) -> tuple[Features, float]:
         """Codes after step 2 on the features of several families, and seconds."""
         features, labels = Features.together([first[0] for first in firsts]), firsts[0][1]
-        if variation.within:
-            features = features.mapped(_within_whitening(features.train, labels))
         options = {name: getattr(settings, name) for name in OF_STEP2} | dict(variation.loss)
-        key = {"firsts": [first[3] for first in firsts], "within": variation.within, **options}
+        key = {"firsts": [first[3] for first in firsts], **options}
+        if variation.within is not None:
+            features = features.mapped(_within_whitening(features.train, labels, variation.within))
+            key |= {"within": variation.within}
         folder = self._folder("step2", key)
         kept, facts = folder / "components.npy", folder / "facts.json"
         if not kept.exists():
@@ -258,15 +264,15 @@ class Steps:
         return folder
 
 
-def _within_whitening(Z: NDArray[Any], labels: NDArray[Any]) -> NDArray[Any]:
-    """The map that makes the scatter within classes I; a tenth of its mean variance is added to it first."""
+def _within_whitening(Z: NDArray[Any], labels: NDArray[Any], added: float) -> NDArray[Any]:
+    """The map that makes the scatter within classes I; so much of its mean variance is added to it first."""
     _, numbers, counts = np.unique(labels, return_inverse=True, return_counts=True)
     means = np.zeros((len(counts), Z.shape[1]))
     np.add.at(means, numbers, Z)
     deviations = Z - (means / counts[:, np.newaxis])[numbers]
     S = deviations.T @ deviations / (len(Z) - len(counts))
     values, vectors = np.linalg.eigh(S)
-    return (vectors / np.sqrt(values + 0.1 * values.mean())).T
+    return (vectors / np.sqrt(values + added * values.mean())).T
 
 
 def judged(variation: Variation, steps: Steps) -> tuple[dict[str, Judged], float]:
@@ -329,7 +335,7 @@ def _text(difference: Sequence[float]) -> str:
 
 
 def show(row: Sequence[str]) -> None:
-    print(f"{row[0]:38}", *(f"{cell:>{width}}" for cell, width in zip(row[1:], WIDTHS, strict=True)), flush=True)
+    print(f"{row[0]:60}", *(f"{cell:>{width}}" for cell, width in zip(row[1:], WIDTHS, strict=True)), flush=True)
 
 
 WIDTHS = (6, 6, 6, 6, 15, 14, 15, 16, 6)
@@ -351,21 +357,22 @@ def run(size: Size, names: Sequence[str], given: Any, work: Path, report: Report
     show(HEAD)
     show(cells(records[0]))
     for variation in variations():
-        if variation.name not in names:
-            continue
-        record = kept.find(name=variation.name)
-        if record is None:
-            try:
-                found, seconds = judged(variation, steps)
-            except ValueError as error:
-                record = kept.add(name=variation.name, problem=str(error))
-            else:
-                record = kept.add(name=variation.name, found=record_of(found, base), seconds=seconds)
-        records.append(record)
-        show(cells(record))
+        if variation.name in names:
+            records.append(kept.find(name=variation.name) or recorded(variation, steps, base, kept))
+            show(cells(records[-1]))
     if given.write:
         given.write.write_text(markdown(records))
     finish(records, size, report)
+
+
+def recorded(variation: Variation, steps: Steps, base: Mapping[str, Judged], kept: Kept) -> dict[str, Any]:
+    """One that fails does not keep the others from being tried, and is tried again next time."""
+    try:
+        found, seconds = judged(variation, steps)
+    except Exception as error:
+        traceback.print_exc()
+        return {"name": variation.name, "problem": f"failed: {error}"}
+    return kept.add(name=variation.name, found=record_of(found, base), seconds=seconds)
 
 
 def finish(records: Sequence[Mapping[str, Any]], size: Size, report: Report) -> None:
@@ -376,6 +383,7 @@ def finish(records: Sequence[Mapping[str, Any]], size: Size, report: Report) -> 
     report.note("better", sum(mean > 2 * error for mean, error in over))
     report.note("worse", sum(mean < -2 * error for mean, error in over))
     report.note("variations", len(others))
+    report.hold("failed", len(others) - len(over), at_most=0)
     report.end()
 
 
