@@ -40,7 +40,7 @@ from typing import Any
 import numpy as np
 from harness import Report, environment, parser
 from lfwdata import DATA, Kept
-from lfwfeatures import Features, Judged, pictures_of
+from lfwfeatures import Features, Judged, pictures_of, principal
 from numpy.typing import NDArray
 
 from samekind.estimators.data import codes_of
@@ -190,13 +190,6 @@ def others(features: Features, labels: NDArray[np.intp], size: Size, limit: floa
                 yield f"{name}, {dims:,} features", Failed(f"not tried: more than {MOST_DIMS:,} features"), ""
             else:
                 yield from _fitted(name, learner, directions[:dims], Z, labels, k, limit)
-
-
-def principal(Z: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Deviations along the principal directions, falling, and these as rows."""
-    values, vectors = np.linalg.eigh(np.cov(Z, rowvar=False, dtype=np.float64))
-    kept = values[::-1] > 1e-6 * values[-1]
-    return np.sqrt(values[::-1][kept]).astype(np.float32), vectors.T[::-1][kept].astype(np.float32)
 
 
 def _fitted(

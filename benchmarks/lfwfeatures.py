@@ -90,6 +90,13 @@ class Features:
         return flip_free_distances(*codes[places.T])
 
 
+def principal(Z: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Deviations along the principal directions, falling, and these as rows."""
+    values, vectors = np.linalg.eigh(np.cov(Z, rowvar=False, dtype=np.float64))
+    kept = values[::-1] > 1e-6 * values[-1]
+    return np.sqrt(values[::-1][kept]).astype(np.float32), vectors.T[::-1][kept].astype(np.float32)
+
+
 def pictures_of(pairs: Sequence[Pair], files: Sequence[ImageFile]) -> tuple[list[ImageFile], Rows]:
     """The pictures that pairs show, each once, and the places (m, 2) of each pair among them."""
     rows, _ = pair_rows(pairs, [file.name for file in files])
