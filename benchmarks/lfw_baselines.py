@@ -20,7 +20,8 @@ ahead  accuracy of ours minus that of the best other, of both families together,
        least 0
 
 `--store` is the one that `samekind lfw` had. `--splits` are folders of WORK, such as view1,fold-01; all finished folds
-by default. `--keep FILE` makes it resumable. `--quick` lets `samekind lfw` learn from a few people first: too few for a
+by default. `--keep FILE` makes it resumable, and lets a learner that `--without` left out come later; one that did not
+run in all splits does not count in `ahead`. `--quick` lets `samekind lfw` learn from a few people first: too few for a
 comparison, so it holds only that each method ran (`ran`, a share).
 """
 
@@ -30,7 +31,7 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
@@ -61,6 +62,7 @@ from samekind.threads import single_threaded_blas
 
 FAMILIES = ("cov", "slbp")
 OURS = "step 2"
+LEARNERS = ("plain", "lda", "nca", "lmnn")
 RANK = 150  # of PCA
 MOST_DIMS = 2_000  # of NCA and LMNN
 GRACE = 60  # seconds that a process may take after its limit
@@ -173,37 +175,53 @@ class Failed:
 Made = tuple[str, NDArray[Any] | Failed | None, str]  # method, components (None: features as they are), remark
 
 
-def others(features: Features, labels: NDArray[np.intp], size: Size, limit: float) -> Iterator[Made]:
-    """`limit` in seconds, for each fit."""
-    Z = features.train
-    deviations, directions = principal(Z)
-    D = len(directions)
-    yield "Euclidean", None, ""
-    yield "PCA", directions[:RANK], ""
-    yield "PCA, whitened", directions[:RANK] / deviations[:RANK, np.newaxis], ""
-    for dims in [*(dims for dims in size.lda if dims < D), *[D] * size.all_too]:
-        yield from _fitted("LDA", "lda", directions[:dims], Z, labels, 0, limit)
-    learners = [("NCA", "nca", 0), *((f"LMNN k={k}", "lmnn", k) for k in size.neighbors)]
-    for dims in [min(size.few, D), *[D] * size.all_too]:
-        for name, learner, k in learners:
-            if dims > MOST_DIMS:
-                yield f"{name}, {dims:,} features", Failed(f"not tried: more than {MOST_DIMS:,} features"), ""
-            else:
-                yield from _fitted(name, learner, directions[:dims], Z, labels, k, limit)
+@dataclass(frozen=True, eq=False)
+class Others:
+    """The methods that ours is compared with, on some features; `limit` in seconds, for each fit."""
 
+    features: Features
+    labels: NDArray[np.intp]
+    size: Size
+    limit: float
 
-def _fitted(
-    name: str, learner: str, directions: NDArray[Any], Z: NDArray[Any], labels: NDArray[np.intp], k: int, limit: float
-) -> Iterator[Made]:
-    """Of a process of its own, on these principal features; LDA also with its leading components only."""
-    title = f"{name}, {len(directions):,} features"
-    components, remark = fit(learner, Z @ directions.T, labels, k, limit)
-    if isinstance(components, Failed):
-        yield title, components, remark
-        return
-    yield title, components @ directions, remark
-    if learner == "lda" and len(components) > RANK:
-        yield f"{title}, rank {RANK}", components[:RANK] @ directions, ""
+    def made(self, learner: str) -> Iterator[Made]:
+        """All ways in which a learner of LEARNERS is tried."""
+        size, D = self.size, len(self._principal[1])
+        if learner == "plain":
+            yield from self._plain()
+        elif learner == "lda":
+            for dims in [*(dims for dims in size.lda if dims < D), *[D] * size.all_too]:
+                yield from self._fitted("LDA", "lda", dims, 0)
+        else:
+            named = {"NCA": 0} if learner == "nca" else {f"LMNN k={k}": k for k in size.neighbors}
+            for dims in [min(size.few, D), *[D] * size.all_too]:
+                for name, k in named.items():
+                    yield from self._fitted(name, learner, dims, k)
+
+    @cached_property
+    def _principal(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        return principal(self.features.train)
+
+    def _plain(self) -> Iterator[Made]:
+        deviations, directions = self._principal
+        yield "Euclidean", None, ""
+        yield "PCA", directions[:RANK], ""
+        yield "PCA, whitened", directions[:RANK] / deviations[:RANK, np.newaxis], ""
+
+    def _fitted(self, name: str, learner: str, dims: int, k: int) -> Iterator[Made]:
+        """Of a process of its own, on principal features; LDA also with its leading components only."""
+        directions = self._principal[1][:dims]
+        title = f"{name}, {'all' if dims == len(self._principal[1]) else dims} features"
+        if learner != "lda" and dims > MOST_DIMS:
+            yield title, Failed(f"not tried: {dims:,} features, more than {MOST_DIMS:,}"), ""
+            return
+        components, remark = fit(learner, self.features.train @ directions.T, self.labels, k, self.limit)
+        if isinstance(components, Failed):
+            yield title, components, remark
+            return
+        yield title, components @ directions, remark
+        if learner == "lda" and len(components) > RANK:
+            yield f"{title}, rank {RANK}", components[:RANK] @ directions, ""
 
 
 def fit(
@@ -236,19 +254,14 @@ def fit(
 # Judging
 
 
-def judged(
-    split: Split, described: Described, families: tuple[str, ...], size: Size, limit: float
-) -> Iterator[dict[str, Any]]:
-    """A record for each method."""
-    yield {"method": OURS, "figures": _figures(split, described, Features(np.empty(0), *described.ours[families]))}
-    features = described.features[families]
-    for method, components, remark in others(features, described.labels, size, limit):
+def judged(split: Split, described: Described, others: Others, learner: str) -> Iterator[dict[str, Any]]:
+    """A record for each way in which a learner is tried."""
+    for method, components, remark in others.made(learner):
         if isinstance(components, Failed):
             yield {"method": method, "failed": components.why}
         else:
-            codes = features if components is None else features.mapped(components)
-            figures = _figures(split, described, codes)
-            yield {"method": method, "figures": figures, "remark": remark}
+            codes = others.features if components is None else others.features.mapped(components)
+            yield {"method": method, "figures": _figures(split, described, codes), "remark": remark}
 
 
 def _figures(split: Split, described: Described, codes: Features) -> dict[str, dict[str, float]]:
@@ -265,24 +278,39 @@ def compared(split: Split, size: Size) -> list[tuple[str, ...]]:
     return every if size.alone else every[-1:]
 
 
-def compare(split: Split, store: DiskStore, files: Sequence[ImageFile], size: Size, limit: float, kept: Kept) -> None:
-    """All methods on one split; what is kept of it is not done again."""
-    pending = [
-        families
+def compare(
+    split: Split,
+    store: DiskStore,
+    files: Sequence[ImageFile],
+    size: Size,
+    learners: Sequence[str],
+    limit: float,
+    kept: Kept,
+) -> None:
+    """The methods on one split; what is kept of it is not done again."""
+    pending = {
+        families: [
+            learner
+            for learner in learners
+            if not kept.find(split=split.run.name, families=list(families), done=learner)
+        ]
         for families in compared(split, size)
-        if not kept.find(split=split.run.name, families=list(families), done=True)
-    ]
-    if not pending:
+    }
+    if not any(pending.values()):
         return
     described = split.described(store, files)
-    for families in pending:
-        Z = described.features[families].train
-        about = f"{split.run.title}, {' + '.join(families)}: {len(Z):,} training images"
-        print(f"{about} of {len(set(described.labels.tolist())):,} people, {Z.shape[1]:,} features", flush=True)
+    for families, missing in pending.items():
+        others = Others(described.features[families], described.labels, size, limit)
+        n_images, n_features = others.features.train.shape
+        about = f"{split.run.title}, {' + '.join(families)}: {n_images:,} training images"
+        print(f"{about} of {described.labels.max() + 1:,} people, {n_features:,} features", flush=True)
         facts = {"split": split.run.name, "families": list(families)}
-        for record in judged(split, described, families, size, limit):
-            show(kept.add(**facts, **record))
-        kept.add(**facts, done=True)
+        ours = Features(np.empty(0, np.float32), *described.ours[families])
+        show(kept.add(**facts, method=OURS, figures=_figures(split, described, ours)))
+        for learner in missing:
+            for record in judged(split, described, others, learner):
+                show(kept.add(**facts, **record))
+            kept.add(**facts, done=learner)
 
 
 def show(record: Mapping[str, Any]) -> None:
@@ -294,52 +322,67 @@ def show(record: Mapping[str, Any]) -> None:
     print(f"AUC {max(own['auc'] for own in record['figures'].values()):.2f}  {record.get('remark', '')}", flush=True)
 
 
-def accuracies(kept: Kept, splits: Sequence[Split], families: tuple[str, ...]) -> dict[str, dict[str, list[float]]]:
-    """Method -> normalise -> accuracy of each split, of the methods that ran in all of them."""
-    found: dict[str, dict[str, list[float]]] = {}
-    for split in splits:
-        latest = {
-            record["method"]: record
-            for record in kept.records
-            if record.get("split") == split.run.name and record["families"] == list(families) and "figures" in record
-        }
-        for method, record in latest.items():
+Accuracies = dict[str, dict[str, float]]  # by normalise, by split
+
+
+def accuracies(kept: Kept, families: tuple[str, ...]) -> dict[str, Accuracies]:
+    """Of each method."""
+    found: dict[str, Accuracies] = {}
+    for record in kept.records:
+        if record["families"] == list(families) and "figures" in record:
             for normalise, own in record["figures"].items():
-                found.setdefault(method, {}).setdefault(normalise, []).append(own["chosen"])
-    return {name: own for name, own in found.items() if all(len(each) == len(splits) for each in own.values())}
+                by_split = found.setdefault(record["method"], {}).setdefault(normalise, {})
+                by_split[record["split"]] = own["chosen"]
+    return found
 
 
-def summary(kept: Kept, splits: Sequence[Split], families: tuple[str, ...], normalise: str) -> tuple[float, float]:
-    """Accuracy of ours and of the best other; the table is printed."""
-    means = {
-        method: {name: float(np.mean(values)) for name, values in own.items()}
-        for method, own in accuracies(kept, splits, families).items()
-    }
-    print(f"{' + '.join(families)}: mean accuracy over {len(splits)} split(s), codes as they are, by roots, by lengths")
-    for method, own in sorted(means.items(), key=lambda item: -max(item[1].values())):
-        print(f"  {method:32}", *(f"{own[name]:6.2f}" for name in NORMALISATIONS))
-    return means[OURS][normalise], max(max(own.values()) for method, own in means.items() if method != OURS)
+def summary(kept: Kept, families: tuple[str, ...], n_splits: int, normalise: str) -> dict[str, float]:
+    """Ours and the best other, of those that ran in all splits; the table is printed."""
+    found = accuracies(kept, families)
+    ours = found.pop(OURS)
+    print(f"{' + '.join(families)}: mean accuracy over {n_splits} split(s), codes as they are, by roots, by lengths")
+    rows = sorted([(OURS, ours), *found.items()], key=lambda row: -max(map(_mean, row[1].values())))
+    for method, own in rows:
+        ran = own[normalise]
+        note = (
+            "" if len(ran) == n_splits else f"in {len(ran)} split(s), where ours has {_mean(ours[normalise], ran):.2f}"
+        )
+        print(f"  {method:32}", *(f"{_mean(own[name]):6.2f}" for name in NORMALISATIONS), note)
+    best = max((own for each in found.values() for own in each.values() if len(own) == n_splits), key=_mean)
+    ahead = np.array([ours[normalise][split] - best[split] for split in best])
+    numbers = {"ahead": float(ahead.mean()), "ours": _mean(ours[normalise]), "best_other": _mean(best)}
+    if n_splits > 1:
+        numbers["ahead_error"] = float(ahead.std(ddof=1) / np.sqrt(n_splits))
+    return numbers
+
+
+def _mean(by_split: Mapping[str, float], of: Collection[str] | None = None) -> float:
+    return float(np.mean([by_split[split] for split in (by_split if of is None else of)]))
 
 
 def run(
-    splits: Sequence[Split], store: Path, images: Path, size: Size, limit: float, keep: Path | None, report: Report
+    splits: Sequence[Split],
+    store: Path,
+    images: Path,
+    size: Size,
+    learners: Sequence[str],
+    limit: float,
+    keep: Path | None,
+    report: Report,
 ) -> None:
-    opened, files = DiskStore.open(store), list_images(images, labelled=True)
-    made_with = {split.run.name: json.loads((split.folder / MADE_WITH).read_text()) for split in splits}
-    kept = {name: Kept(keep, {"made with": entries, "limit": limit}) for name, entries in made_with.items()}
+    opened, files, every = DiskStore.open(store), list_images(images, labelled=True), Kept(None, {})
     for split in splits:
-        compare(split, opened, files, size, limit, kept[split.run.name])
-    every = Kept(None, {})
-    every.records = [record for own in kept.values() for record in own.records if "method" in record]
+        kept = Kept(keep, {"made with": json.loads((split.folder / MADE_WITH).read_text()), "limit": limit})
+        compare(split, opened, files, size, learners, limit, kept)
+        every.records += [record for record in kept.records if "method" in record]
     for families in compared(splits[0], size):
-        ours, best = summary(every, splits, families, splits[0].settings.normalise)
-        suffix = "" if families == splits[0].families else f"_{families[0]}"
-        if size is FULL and not suffix:
-            report.hold("ahead", ours - best, at_least=0)
-        else:
-            report.note(f"ahead{suffix}", ours - best)
-        report.note(f"ours{suffix}", ours)
-        report.note(f"best_other{suffix}", best)
+        numbers = summary(every, families, len(splits), splits[0].settings.normalise)
+        together = families == splits[0].families
+        for name, value in numbers.items():
+            if size is FULL and together and name == "ahead":
+                report.hold(name, value, at_least=0)
+            else:
+                report.note(name if together else f"{name}_{families[0]}", value)
     ran = float(np.mean(["figures" in record for record in every.records]))
     if size is QUICK:
         report.hold("ran", ran, at_least=1)
@@ -384,6 +427,7 @@ def main() -> None:
     options.add_argument("--images", type=Path, default=DATA / "images", help="the pictures that it had")
     options.add_argument("--protocol", type=Path, default=DATA / "protocol", help="the protocol that it had")
     options.add_argument("--splits", help="such as view1,fold-01; all finished folds by default")
+    options.add_argument("--without", default="", metavar="NAME[,NAME]", help="learners to leave out: lda, nca, lmnn")
     options.add_argument("--limit", type=float, help="minutes for each fit of another (10; with --quick 0.05)")
     options.add_argument("--keep", type=Path, metavar="FILE", help="JSON lines, to go on from when interrupted")
     given = options.parse_args()
@@ -396,13 +440,16 @@ def main() -> None:
             store = None
         names = given.splits.split(",") if given.splits else sorted(path.name for path in work.glob("fold-*"))
         splits = [Split.named(name, work, protocol) for name in names]
-        finished = [split for split in splits if split.finished]
+        most = max((len(split.families) for split in splits), default=0)
+        finished = [split for split in splits if split.finished and len(split.families) == most]
         if not finished:
             sys.exit(f"{work} has no split that is finished.")
         print("splits:", ", ".join(split.run.title for split in finished), flush=True)
         size = QUICK if given.quick else FULL
         limit = 60 * (size.minutes if given.limit is None else given.limit)
-        run(finished, store or work / "store", given.images, size, limit, given.keep, Report("lfw_baselines"))
+        learners = [learner for learner in LEARNERS if learner not in given.without.split(",")]
+        report = Report("lfw_baselines")
+        run(finished, store or work / "store", given.images, size, learners, limit, given.keep, report)
 
 
 if __name__ == "__main__":
