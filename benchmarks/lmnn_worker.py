@@ -1,4 +1,4 @@
-"""One fit in a process of its own, by whichever interpreter has the learner; part of lmnn.py.
+"""One fit in a process of its own, by whichever interpreter has the learner; part of lmnn.py and lfw_baselines.py.
 
 Reads X and y from an .npz and writes an .npz: components (m, r, D) as they stood after `seconds` (m,), the last
 being the result; peak memory in MB over what the process held before; whether the fit came to its own end; a
@@ -6,6 +6,7 @@ remark.
 """
 
 import argparse
+import sys
 import time
 from typing import Any
 
@@ -64,7 +65,14 @@ def lmnn(X: np.ndarray, y: np.ndarray, k: int, max_iter: int, path: Path) -> Non
 def nca(X: np.ndarray, y: np.ndarray, k: int, max_iter: int, path: Path) -> None:
     from sklearn.neighbors import NeighborhoodComponentsAnalysis as NCA
 
-    path.note(NCA(X.shape[1], max_iter=min(max_iter, NCA_ITERATIONS), random_state=0).fit(X, y).components_)
+    def watch(components: np.ndarray, iteration: int) -> None:
+        path.note(components.reshape(-1, X.shape[1]).copy())
+        if path.passed > path.limit:
+            raise TimeIsUp
+
+    limited = min(max_iter, NCA_ITERATIONS)
+    made = NCA(X.shape[1], max_iter=limited, random_state=0, callback=watch if path.limit < np.inf else None)
+    path.note(made.fit(X, y).components_)
 
 
 def lda(X: np.ndarray, y: np.ndarray, k: int, max_iter: int, path: Path) -> None:
@@ -115,13 +123,17 @@ def main() -> None:
     given = options.parse_args()
     with np.load(given.data) as data:
         X, y = data["X"], data["y"]
-    LEARNERS[given.learner](X[y < 20], y[y < 20], 3, 2, Path(np.inf))  # imports and first calls are not charged
+    LEARNERS[given.learner](
+        X[y < 20], y[y < 20], min(3, given.neighbors), 2, Path(np.inf)
+    )  # imports and first calls are not charged
     path, finished = Path(given.limit), True
     with PeakMemory() as peak:
         try:
             LEARNERS[given.learner](X, y, given.neighbors, given.max_iter, path)
         except TimeIsUp:
             finished = False
+    if not path.components:
+        sys.exit("the time was up before it had anything")
     np.savez(
         given.result,
         components=np.stack(path.components),

@@ -40,15 +40,27 @@ def distances_of_pairs(
     rows, _ = pair_rows(pairs, [file.name for file in files])
     needed, places = np.unique(rows, return_inverse=True)
     first, second = places.reshape(-1, 2).T
-    extractor, columns = reading_all({key: extractor_of(metric) for key, metric in metrics.items()})
     codes: dict[Key, list[Array]] = {key: [] for key in metrics}
-    for original, mirrored in _features(extractor, [files[row] for row in needed], n_jobs, progress):
-        for key, metric in metrics.items():
-            own = columns[key]
-            pair = metric.transform(original[:, own]), metric.transform(mirrored[:, own])
-            codes[key].append(flip_free_codes(*pair))
+    for key, original, mirrored in _codes(metrics, [files[row] for row in needed], n_jobs, progress):
+        codes[key].append(flip_free_codes(original, mirrored))
     made = {key: np.concatenate(parts) for key, parts in codes.items()}
     return {key: flip_free_distances(each[first], each[second]) for key, each in made.items()}
+
+
+def codes_of_pictures(
+    metrics: Mapping[Key, Metric],
+    files: Sequence[ImageFile],
+    *,
+    n_jobs: int | None = None,
+    progress: Count = lambda done, total: None,
+) -> dict[Key, tuple[Array, Array]]:
+    """Codes of the pictures and of their mirror images under each metric."""
+    originals: dict[Key, list[Array]] = {key: [] for key in metrics}
+    mirrors: dict[Key, list[Array]] = {key: [] for key in metrics}
+    for key, original, mirrored in _codes(metrics, files, n_jobs, progress):
+        originals[key].append(original)
+        mirrors[key].append(mirrored)
+    return {key: (np.concatenate(originals[key]), np.concatenate(mirrors[key])) for key in metrics}
 
 
 def mean_picture(extractor: Extractor, files: Sequence[ImageFile], n_jobs: int | None = None) -> Array:
@@ -84,6 +96,17 @@ def reading_all(extractors: Mapping[Key, Extractor]) -> tuple[Extractor, dict[Ke
         key: np.concatenate([columns[key][part.family.name] for part in each.parts]) for key, each in extractors.items()
     }
     return Extractor(first.frame, first.alignment, tuple(parts)), in_own_order
+
+
+def _codes(
+    metrics: Mapping[Key, Metric], files: Sequence[ImageFile], n_jobs: int | None, progress: Count
+) -> Iterator[tuple[Key, Array, Array]]:
+    """Codes of the pictures and of their mirror images, `BATCH` at a time, metric by metric."""
+    extractor, columns = reading_all({key: extractor_of(metric) for key, metric in metrics.items()})
+    for original, mirrored in _features(extractor, files, n_jobs, progress):
+        for key, metric in metrics.items():
+            own = columns[key]
+            yield key, metric.transform(original[:, own]), metric.transform(mirrored[:, own])
 
 
 def _features(

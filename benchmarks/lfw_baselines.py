@@ -1,0 +1,456 @@
+"""Step 2 against LDA, NCA, LMNN, PCA and plain distances, all on the same output of step 1, on LFW.
+
+From a folder that `samekind lfw` has left come step 1's and step 2's metrics of each split. Every method learns from
+the same features U_dagger^T x of the same training images, of each family and of both together, and judges the same
+pairs by flip-free distances: for all methods alike from codes of pictures and of their mirror images. A fold's
+threshold is the best one for a method's own distances on the pairs of the other folds. Each method is taken with codes
+as they are (Euclidean), divided by the square roots of their lengths, and by their lengths (cosine).
+
+Others get more than ours: of each the best of several ranks and of the three ways to take codes counts, chosen by the
+very pairs that are judged; ours counts as `samekind lfw` learned it.
+
+LDA    scikit-learn's, on 100, 300 and all principal features
+NCA    scikit-learn's, 50 iterations at the most
+LMNN   metric-learn's, k = 1 and 3, from people with more than k images, in an environment of its own
+       NCA and LMNN: on 100 principal features, and on all of them where these are at most 2,000; cut off after --limit
+       minutes, with what they had by then
+PCA    150 principal features, as they are and whitened
+
+ahead  accuracy of ours minus that of the best other, of both families together, mean over the splits, in points: at
+       least 0
+
+`--store` is the one that `samekind lfw` had. `--splits` are folders of WORK, such as view1,fold-01; all finished folds
+by default. `--keep FILE` makes it resumable, and lets a learner that `--without` left out come later; one that did not
+run in all splits does not count in `ahead`. `--quick` lets `samekind lfw` learn from a few people first: too few for a
+comparison, so it holds only that each method ran (`ran`, a share).
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from harness import Report, environment, parser
+from lfwdata import DATA, Kept
+from lfwfeatures import Features, Judged, pictures_of, principal
+from numpy.typing import NDArray
+
+from samekind.estimators.data import codes_of
+from samekind.evaluation import image_rows, read_view1, read_view2
+from samekind.evaluation.lfw import Image, Pair, Person, pairs_text, people_text
+from samekind.images.listing import ImageFile, list_images
+from samekind.kernels.lengths import NORMALISATIONS
+from samekind.lfw.faces import Faces
+from samekind.lfw.measuring import codes_of_pictures
+from samekind.lfw.presets import Settings
+from samekind.lfw.runs import Run
+from samekind.lfw.stages import Stage, stages_of
+from samekind.lfw.study import Study
+from samekind.lfw.workplace import MADE_WITH
+from samekind.metric import Metric
+from samekind.store import DiskStore
+from samekind.threads import single_threaded_blas
+
+FAMILIES = ("cov", "slbp")
+OURS = "step 2"
+LEARNERS = ("plain", "lda", "nca", "lmnn")
+RANK = 150  # of PCA
+MOST_DIMS = 2_000  # of NCA and LMNN
+GRACE = 60  # seconds that a process may take after its limit
+
+Codes = tuple[NDArray[Any], NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Size:
+    lda: tuple[int, ...]  # principal features; with `all_too`, all of them as well
+    few: int  # principal features of NCA and LMNN
+    neighbors: tuple[int, ...]  # of LMNN
+    all_too: bool
+    alone: bool  # each family too
+    minutes: float
+
+
+FULL = Size((100, 300), 100, (1, 3), all_too=True, alone=True, minutes=10)
+QUICK = Size((100,), 50, (1,), all_too=False, alone=False, minutes=0.05)
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """A split that `samekind lfw` has learned."""
+
+    run: Run
+    folder: Path
+    protocol: Path
+
+    @classmethod
+    def named(cls, name: str, work: Path, protocol: Path) -> Split:
+        if name == "view1":
+            return cls(Run.of_view1(read_view1(protocol)), work / name, protocol)
+        return cls(Run.of_fold(read_view2(protocol), int(name.removeprefix("fold-"))), work / name, protocol)
+
+    @cached_property
+    def settings(self) -> Settings:
+        entries = json.loads((self.folder / MADE_WITH).read_text()).items()
+        return Settings(
+            **{name.removeprefix("settings."): value for name, value in entries if name.startswith("settings.")}
+        )
+
+    @property
+    def families(self) -> tuple[str, ...]:
+        return tuple(
+            family for family in FAMILIES if all(self._model(Stage(step, (family,))).exists() for step in (1, 2))
+        )
+
+    @property
+    def finished(self) -> bool:
+        return bool(self.families) and all(self._model(stage).exists() for stage in stages_of(self.families))
+
+    @cached_property
+    def tested(self) -> NDArray[np.bool_]:
+        """The pairs that are judged; the others choose the threshold."""
+        if self.run.name == "view1":
+            return np.arange(len(self.run.pairs)) >= len(self.run.split.train.pairs)
+        return read_view2(self.protocol).fold_numbers == int(self.run.name.removeprefix("fold-")) - 1
+
+    def metric(self, stage: Stage) -> Metric:
+        return Metric.load(self._model(stage)).with_normalise("none")
+
+    def _model(self, stage: Stage) -> Path:
+        return self.folder / f"{stage.name}.safetensors"
+
+    def described(self, store: DiskStore, files: Sequence[ImageFile]) -> Described:
+        """All that methods learn from and are judged by."""
+        settings, families = self.settings, self.families
+        faces = Faces(store, families, settings.regions, settings.roots)
+        self._check(faces)
+        rows = image_rows(self.run.training_images(settings.min_images), store.image_ids.tolist(), store.labels)
+        metrics = {stage: self.metric(stage) for stage in stages_of(families)}
+        pictures, places = pictures_of(self.run.pairs, files)
+        shown, features = codes_of_pictures(metrics, pictures), {}
+        for family in families:
+            first = Stage(1, (family,))
+            with single_threaded_blas():
+                train = codes_of(faces.of_family(family), rows, metrics[first])
+            features[family,] = Features.of_codes(train, *shown[first])
+        if len(families) > 1:
+            features[families] = Features.together(list(features.values()))
+        ours = {stage.families: shown[stage] for stage in metrics if stage.step == 2}
+        _, labels = np.unique(store.labels[rows], return_inverse=True)
+        return Described(features, labels, ours, places)
+
+    def _check(self, faces: Faces) -> None:
+        """That these are the descriptors which step 1 has learned from."""
+        entries = json.loads((self.folder / MADE_WITH).read_text())
+        for family, own in faces.made_with().items():
+            if entries[f"descriptors.{family}"] != own:
+                sys.exit(f"{self.folder} was learned from other descriptors of {family} than {faces.store.path} has.")
+
+
+@dataclass(frozen=True, eq=False)
+class Described:
+    features: dict[tuple[str, ...], Features]  # by families
+    labels: NDArray[np.intp]
+    ours: dict[tuple[str, ...], Codes]  # of the pictures and their mirror images, after step 2
+    places: NDArray[np.intp]
+
+
+# Methods: each gives linear maps by name, or says why it cannot
+
+
+@dataclass(frozen=True)
+class Failed:
+    why: str
+
+
+Made = tuple[str, NDArray[Any] | Failed | None, str]  # method, components (None: features as they are), remark
+
+
+@dataclass(frozen=True, eq=False)
+class Others:
+    """The methods that ours is compared with, on some features; `limit` in seconds, for each fit."""
+
+    features: Features
+    labels: NDArray[np.intp]
+    size: Size
+    limit: float
+
+    def made(self, learner: str) -> Iterator[Made]:
+        """All ways in which a learner of LEARNERS is tried."""
+        size, D = self.size, len(self._principal[1])
+        if learner == "plain":
+            yield from self._plain()
+        elif learner == "lda":
+            for dims in [*(dims for dims in size.lda if dims < D), *[D] * size.all_too]:
+                yield from self._fitted("LDA", "lda", dims, 0)
+        else:
+            named = {"NCA": 0} if learner == "nca" else {f"LMNN k={k}": k for k in size.neighbors}
+            for dims in [min(size.few, D), *[D] * size.all_too]:
+                for name, k in named.items():
+                    yield from self._fitted(name, learner, dims, k)
+
+    @cached_property
+    def _principal(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        return principal(self.features.train)
+
+    def _plain(self) -> Iterator[Made]:
+        deviations, directions = self._principal
+        yield "Euclidean", None, ""
+        yield "PCA", directions[:RANK], ""
+        yield "PCA, whitened", directions[:RANK] / deviations[:RANK, np.newaxis], ""
+
+    def _fitted(self, name: str, learner: str, dims: int, k: int) -> Iterator[Made]:
+        """Of a process of its own, on principal features; LDA also with its leading components only."""
+        directions = self._principal[1][:dims]
+        title = f"{name}, {'all' if dims == len(self._principal[1]) else dims} features"
+        if learner != "lda" and dims > MOST_DIMS:
+            yield title, Failed(f"not tried: {dims:,} features, more than {MOST_DIMS:,}"), ""
+            return
+        components, remark = fit(learner, self.features.train @ directions.T, self.labels, k, self.limit)
+        if isinstance(components, Failed):
+            yield title, components, remark
+            return
+        yield title, components @ directions, remark
+        if learner == "lda" and len(components) > RANK:
+            yield f"{title}, rank {RANK}", components[:RANK] @ directions, ""
+
+
+def fit(
+    learner: str, X: NDArray[Any], labels: NDArray[np.intp], k: int, limit: float
+) -> tuple[NDArray[Any] | Failed, str]:
+    """Components by lmnn_worker.py, and a remark on how it went."""
+    used = np.bincount(labels)[labels] > k
+    X, y = X[used], np.unique(labels[used], return_inverse=True)[1]
+    try:
+        python = environment("metric-learn-0.7.0", "metric-learn==0.7.0", "scikit-learn<1.8") if k else sys.executable
+    except subprocess.CalledProcessError:
+        return Failed("metric-learn could not be installed"), ""
+    with tempfile.TemporaryDirectory() as folder:
+        data, result = Path(folder) / "data.npz", Path(folder) / "result.npz"
+        np.savez(data, X=X, y=y)
+        worker = Path(__file__).with_name("lmnn_worker.py")
+        command = [python, "-W", "ignore", worker, learner, data, result, f"--neighbors={k}", f"--limit={limit}"]
+        try:
+            subprocess.run(list(map(str, command)), check=True, timeout=limit + GRACE, capture_output=True)
+        except subprocess.TimeoutExpired:
+            return Failed(f"nothing within {limit / 60:.3g} minutes"), ""
+        except subprocess.CalledProcessError as error:
+            last = (error.stderr.decode().strip().splitlines() or [f"exit status {error.returncode}"])[-1]
+            return Failed(last if error.returncode > 0 else f"ended by signal {-error.returncode}: memory?"), ""
+        with np.load(result) as made:
+            end = "" if made["finished"] else ", cut off"
+            return made["components"][-1], f"{len(X):,} images, {made['seconds'][-1]:.0f} s{end}"
+
+
+# Judging
+
+
+def judged(split: Split, described: Described, others: Others, learner: str) -> Iterator[dict[str, Any]]:
+    """A record for each way in which a learner is tried."""
+    for method, components, remark in others.made(learner):
+        if isinstance(components, Failed):
+            yield {"method": method, "failed": components.why}
+        else:
+            codes = others.features if components is None else others.features.mapped(components)
+            yield {"method": method, "figures": _figures(split, described, codes), "remark": remark}
+
+
+def _figures(split: Split, described: Described, codes: Features) -> dict[str, dict[str, float]]:
+    """By how codes are normalised."""
+    return {
+        normalise: Judged.of(codes.distances(described.places, normalise), split.run.same, split.tested).figures()
+        for normalise in NORMALISATIONS
+    }
+
+
+def compared(split: Split, size: Size) -> list[tuple[str, ...]]:
+    """Families whose features methods are compared on; all together come last."""
+    every = [stage.families for stage in stages_of(split.families) if stage.step == 2]
+    return every if size.alone else every[-1:]
+
+
+def compare(
+    split: Split,
+    store: DiskStore,
+    files: Sequence[ImageFile],
+    size: Size,
+    learners: Sequence[str],
+    limit: float,
+    kept: Kept,
+) -> None:
+    """The methods on one split; what is kept of it is not done again."""
+    pending = {
+        families: [
+            learner
+            for learner in learners
+            if not kept.find(split=split.run.name, families=list(families), done=learner)
+        ]
+        for families in compared(split, size)
+    }
+    if not any(pending.values()):
+        return
+    described = split.described(store, files)
+    for families, missing in pending.items():
+        others = Others(described.features[families], described.labels, size, limit)
+        n_images, n_features = others.features.train.shape
+        about = f"{split.run.title}, {' + '.join(families)}: {n_images:,} training images"
+        print(f"{about} of {described.labels.max() + 1:,} people, {n_features:,} features", flush=True)
+        facts = {"split": split.run.name, "families": list(families)}
+        ours = Features(np.empty(0, np.float32), *described.ours[families])
+        show(kept.add(**facts, method=OURS, figures=_figures(split, described, ours)))
+        for learner in missing:
+            for record in judged(split, described, others, learner):
+                show(kept.add(**facts, **record))
+            kept.add(**facts, done=learner)
+
+
+def show(record: Mapping[str, Any]) -> None:
+    print(f"  {record['method']:32}", end="")
+    if "failed" in record:
+        print(record["failed"], flush=True)
+        return
+    print(*(f"{name} {own['chosen']:6.2f}" for name, own in record["figures"].items()), end="  ")
+    print(f"AUC {max(own['auc'] for own in record['figures'].values()):.2f}  {record.get('remark', '')}", flush=True)
+
+
+Accuracies = dict[str, dict[str, float]]  # by normalise, by split
+
+
+def accuracies(kept: Kept, families: tuple[str, ...]) -> dict[str, Accuracies]:
+    """Of each method."""
+    found: dict[str, Accuracies] = {}
+    for record in kept.records:
+        if record["families"] == list(families) and "figures" in record:
+            for normalise, own in record["figures"].items():
+                by_split = found.setdefault(record["method"], {}).setdefault(normalise, {})
+                by_split[record["split"]] = own["chosen"]
+    return found
+
+
+def summary(kept: Kept, families: tuple[str, ...], n_splits: int, normalise: str) -> dict[str, float]:
+    """Ours and the best other, of those that ran in all splits; the table is printed."""
+    found = accuracies(kept, families)
+    ours = found.pop(OURS)
+    print(f"{' + '.join(families)}: mean accuracy over {n_splits} split(s), codes as they are, by roots, by lengths")
+    rows = sorted([(OURS, ours), *found.items()], key=lambda row: -max(map(_mean, row[1].values())))
+    for method, own in rows:
+        ran = own[normalise]
+        note = (
+            "" if len(ran) == n_splits else f"in {len(ran)} split(s), where ours has {_mean(ours[normalise], ran):.2f}"
+        )
+        print(f"  {method:32}", *(f"{_mean(own[name]):6.2f}" for name in NORMALISATIONS), note)
+    best = max((own for each in found.values() for own in each.values() if len(own) == n_splits), key=_mean)
+    ahead = np.array([ours[normalise][split] - best[split] for split in best])
+    numbers = {"ahead": float(ahead.mean()), "ours": _mean(ours[normalise]), "best_other": _mean(best)}
+    if n_splits > 1:
+        numbers["ahead_error"] = float(ahead.std(ddof=1) / np.sqrt(n_splits))
+    return numbers
+
+
+def _mean(by_split: Mapping[str, float], of: Collection[str] | None = None) -> float:
+    return float(np.mean([by_split[split] for split in (by_split if of is None else of)]))
+
+
+def run(
+    splits: Sequence[Split],
+    store: Path,
+    images: Path,
+    size: Size,
+    learners: Sequence[str],
+    limit: float,
+    keep: Path | None,
+    report: Report,
+) -> None:
+    opened, files, every = DiskStore.open(store), list_images(images, labelled=True), Kept(None, {})
+    for split in splits:
+        kept = Kept(keep, {"made with": json.loads((split.folder / MADE_WITH).read_text()), "limit": limit})
+        compare(split, opened, files, size, learners, limit, kept)
+        every.records += [record for record in kept.records if "method" in record]
+    for families in compared(splits[0], size):
+        numbers = summary(every, families, len(splits), splits[0].settings.normalise)
+        together = families == splits[0].families
+        for name, value in numbers.items():
+            if size is FULL and together and name == "ahead":
+                report.hold(name, value, at_least=0)
+            else:
+                report.note(name if together else f"{name}_{families[0]}", value)
+    ran = float(np.mean(["figures" in record for record in every.records]))
+    if size is QUICK:
+        report.hold("ran", ran, at_least=1)
+    else:
+        report.note("ran", ran)
+    report.note("splits", len(splits))
+    report.end()
+
+
+# A small case of its own
+
+
+QUICK_SETTINGS = Settings(regions=40, max_groups=6, min_images=2, n_components=20)
+QUICK_FOLDS, QUICK_PEOPLE, QUICK_IMAGES = 3, 60, 5
+
+
+def small_work(folder: Path) -> tuple[Path, Path]:
+    """What `samekind lfw` leaves of a few people, and their protocol."""
+    protocol = folder / "protocol"
+    protocol.mkdir()
+    known = [person for fold in read_view2(DATA / "protocol").folds for person in fold.people if person.n_images >= 3]
+    chosen = [Person(name, min(n_images, QUICK_IMAGES)) for name, n_images in known[:: len(known) // 200]]
+    folds = [chosen[at * QUICK_PEOPLE : (at + 1) * QUICK_PEOPLE] for at in range(QUICK_FOLDS)]
+    (protocol / "people.txt").write_text(people_text(folds))
+    (protocol / "pairs.txt").write_text(pairs_text([_some_pairs(fold) for fold in folds]))
+    study = Study(DATA / "images", protocol, folder / "work", QUICK_SETTINGS)
+    study.view2([1], with_view1=False)
+    return folder / "work", protocol
+
+
+def _some_pairs(people: Sequence[Person]) -> list[Pair]:
+    """Two of each person, and as many of neighbours in the list."""
+    same = [Pair(Image(name, 1), Image(name, at)) for name, _ in people for at in (2, 3)]
+    neighbours = zip(people, [*people[1:], people[0]], strict=True)
+    return same + [Pair(Image(one.name, at), Image(two.name, at)) for one, two in neighbours for at in (1, 2)]
+
+
+def main() -> None:
+    options = parser(__doc__)
+    options.add_argument("--work", type=Path, metavar="DIR", help="what `samekind lfw` has left")
+    options.add_argument("--store", type=Path, metavar="DIR", help="the store that it had; WORK/store by default")
+    options.add_argument("--images", type=Path, default=DATA / "images", help="the pictures that it had")
+    options.add_argument("--protocol", type=Path, default=DATA / "protocol", help="the protocol that it had")
+    options.add_argument("--splits", help="such as view1,fold-01; all finished folds by default")
+    options.add_argument("--without", default="", metavar="NAME[,NAME]", help="learners to leave out: lda, nca, lmnn")
+    options.add_argument("--limit", type=float, help="minutes for each fit of another (10; with --quick 0.05)")
+    options.add_argument("--keep", type=Path, metavar="FILE", help="JSON lines, to go on from when interrupted")
+    given = options.parse_args()
+    if not (given.work or given.quick):
+        sys.exit("Give --work, a folder that `samekind lfw` has left, or --quick.")
+    with ExitStack() as stack:
+        work, protocol, store = given.work, given.protocol, given.store
+        if given.quick:
+            work, protocol = small_work(Path(stack.enter_context(tempfile.TemporaryDirectory())))
+            store = None
+        names = given.splits.split(",") if given.splits else sorted(path.name for path in work.glob("fold-*"))
+        splits = [Split.named(name, work, protocol) for name in names]
+        most = max((len(split.families) for split in splits), default=0)
+        finished = [split for split in splits if split.finished and len(split.families) == most]
+        if not finished:
+            sys.exit(f"{work} has no split that is finished.")
+        print("splits:", ", ".join(split.run.title for split in finished), flush=True)
+        size = QUICK if given.quick else FULL
+        limit = 60 * (size.minutes if given.limit is None else given.limit)
+        learners = [learner for learner in LEARNERS if learner not in given.without.split(",")]
+        report = Report("lfw_baselines")
+        run(finished, store or work / "store", given.images, size, learners, limit, given.keep, report)
+
+
+if __name__ == "__main__":
+    main()

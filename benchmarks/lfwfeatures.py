@@ -1,0 +1,160 @@
+"""What the benchmarks of step 2 on LFW share: step 1's output, the distances of pairs under a linear map, figures.
+
+Features are U_dagger^T x (Algorithm 2, line 2) of the training images, and of the pictures that pairs show and of their
+mirror images, so that any linear map on them can be judged by flip-free distances without a look at pictures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import rankdata
+
+from samekind.estimators.data import codes_of
+from samekind.evaluation import accuracy, best_threshold, flip_free_codes, flip_free_distances, pair_rows, roc_curve
+from samekind.evaluation.lfw import Pair
+from samekind.files import whole_file
+from samekind.images.listing import ImageFile
+from samekind.kernels.lengths import Normalise, normalised
+from samekind.lfw.learning import Intermediate
+from samekind.lfw.measuring import codes_of_pictures
+from samekind.metric import Metric
+from samekind.threads import single_threaded_blas
+
+Floats = NDArray[np.float32]
+Rows = NDArray[np.intp]
+
+
+@dataclass(frozen=True, eq=False)
+class Features:
+    """(N, D) of the training images; (n, D) of the pictures of pairs and of their mirror images."""
+
+    train: Floats
+    original: Floats
+    mirrored: Floats
+
+    @classmethod
+    def of(
+        cls,
+        firsts: Mapping[str, Metric],
+        sources: Mapping[str, Any],
+        rows: Rows,
+        files: Sequence[ImageFile],
+        readers: Mapping[str, Any] | None = None,
+    ) -> Features:
+        """Of what step 1 chose of each family of descriptors, side by side; `sources` are the stores of these.
+
+        `readers` take the descriptors of pictures, where a metric is not meant for these themselves.
+        """
+        plain = {family: metric.with_normalise("none") for family, metric in firsts.items()}
+        shown, parts = codes_of_pictures(plain | dict(readers or {}), files), []
+        for family, metric in plain.items():
+            with single_threaded_blas():
+                parts.append(cls.of_codes(codes_of(sources[family], rows, metric), *shown[family]))
+        return cls.together(parts)
+
+    @classmethod
+    def of_codes(cls, train: Floats, original: Floats, mirrored: Floats) -> Features:
+        """From step 1's codes, not normalised."""
+        learned = Intermediate.of(train)
+        scale = learned.deviations.astype(np.float32)
+        return cls(learned.Z, original / scale, mirrored / scale)
+
+    @classmethod
+    def together(cls, parts: Sequence[Features]) -> Features:
+        each = zip(*((part.train, part.original, part.mirrored) for part in parts), strict=True)
+        return cls(*map(np.hstack, each))
+
+    @classmethod
+    def load(cls, path: Path) -> Features:
+        with np.load(path) as made:
+            return cls(made["train"], made["original"], made["mirrored"])
+
+    def save(self, path: Path) -> None:
+        with whole_file(path) as file:
+            np.savez(file, train=self.train, original=self.original, mirrored=self.mirrored)
+
+    def mapped(self, components: NDArray[Any]) -> Features:
+        """`components @ x`."""
+        L = components.T.astype(np.float32)
+        return Features(self.train @ L, self.original @ L, self.mirrored @ L)
+
+    def distances(self, places: Rows, normalise: Normalise) -> Floats:
+        """Squared flip-free distances of pairs (m, 2) of the pictures."""
+        codes = flip_free_codes(normalised(self.original, normalise), normalised(self.mirrored, normalise))
+        return flip_free_distances(*codes[places.T])
+
+
+def principal(Z: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Deviations along the principal directions, falling, and these as rows."""
+    values, vectors = np.linalg.eigh(np.cov(Z, rowvar=False, dtype=np.float64))
+    kept = values[::-1] > 1e-6 * values[-1]
+    return np.sqrt(values[::-1][kept]).astype(np.float32), vectors.T[::-1][kept].astype(np.float32)
+
+
+def pictures_of(pairs: Sequence[Pair], files: Sequence[ImageFile]) -> tuple[list[ImageFile], Rows]:
+    """The pictures that pairs show, each once, and the places (m, 2) of each pair among them."""
+    rows, _ = pair_rows(pairs, [file.name for file in files])
+    needed, places = np.unique(rows, return_inverse=True)
+    return [files[row] for row in needed], places.reshape(-1, 2)
+
+
+class Difference(NamedTuple):
+    mean: float
+    error: float  # standard error, both having judged the same pairs
+
+    def __str__(self) -> str:
+        return f"{self.mean:+.2f} ± {self.error:.2f}"
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """Distances of test pairs, and the threshold that is best on pairs to choose it from; all figures in percent."""
+
+    distances: Floats
+    same: NDArray[np.bool_]
+    threshold: float
+
+    @classmethod
+    def of(cls, distances: Floats, same: NDArray[np.bool_], tested: NDArray[np.bool_]) -> Judged:
+        """`tested` tells the test pairs from those that the threshold is chosen on."""
+        return cls(distances[tested], same[tested], best_threshold(distances[~tested], same[~tested]))
+
+    def figures(self) -> dict[str, float]:
+        roc = roc_curve(self.distances, self.same)
+        return {
+            "best": 100 * accuracy(self.distances, self.same, best_threshold(self.distances, self.same)),
+            "chosen": 100 * accuracy(self.distances, self.same, self.threshold),
+            "auc": 100 * roc.auc,
+            "eer": 100 * roc.eer,
+        }
+
+    def accuracy_over(self, other: Judged) -> Difference:
+        """Of accuracies, each at the best threshold for these pairs: which pairs does only one of the two get right?"""
+        return _mean(100 * (self._right().astype(float) - other._right()))
+
+    def auc_over(self, other: Judged) -> Difference:
+        """Of areas under the ROC curve, after DeLong: by how often each pair is on the right side of the other kind."""
+        (ours, theirs) = (each._sides() for each in (self, other))
+        parts = [_mean(100 * (mine - its)) for mine, its in zip(ours, theirs, strict=True)]
+        return Difference(parts[0].mean, float(np.hypot(parts[0].error, parts[1].error)))
+
+    def _right(self) -> NDArray[np.bool_]:
+        threshold = best_threshold(self.distances, self.same)
+        return (self.distances.astype(np.float64) <= threshold) == self.same
+
+    def _sides(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """For each same pair the share of the others that are farther; for each of these that of the nearer same."""
+        same, others = self.distances[self.same], self.distances[~self.same]
+        ranks = rankdata(np.concatenate([same, others]))
+        nearer_others = (ranks[: len(same)] - rankdata(same)) / len(others)
+        return 1 - nearer_others, (ranks[len(same) :] - rankdata(others)) / len(same)
+
+
+def _mean(values: NDArray[np.float64]) -> Difference:
+    return Difference(float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values))))
