@@ -96,6 +96,7 @@ def variations() -> Iterator[Variation]:
     yield Variation("2000 anchors", {"anchors": 2_000})
     yield Variation("triplet loss in step 2", loss={"loss": "triplet"})
     yield Variation("triplet loss in step 2 at ridge 0.1", {"joint_ridge": 0.1}, loss={"loss": "triplet"})
+    yield Variation("pairs balanced by samples", {"pair_balance": "samples"})
     yield Variation("another seed", {"seed": 1})
     for ridge in (0.3, 3.0, 0.1, 10.0):
         yield Variation(f"ridge of step 1: {ridge:g}", {"ridge": ridge})

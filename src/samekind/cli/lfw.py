@@ -77,6 +77,10 @@ def lfw(
     whiten: Annotated[
         int | None, typer.Option("--whiten", min=1, help="Dimensions kept of a region. Default: 45.")
     ] = None,
+    pair_balance: Annotated[
+        Literal["equal", "samples", "literal"] | None,
+        typer.Option("--pair-balance", help="How pairs of one person weigh in the loss; samples: big classes less."),
+    ] = None,
     threshold: Annotated[float | None, typer.Option("--threshold", help="Of the loss. Default: 14.")] = None,
     ridge: Annotated[str | None, typer.Option("--ridge", help="Of step 1: auto or a number.")] = None,
     joint_ridge: Annotated[str | None, typer.Option("--joint-ridge", help="Of step 2: auto or a number.")] = None,
@@ -120,6 +124,7 @@ def lfw(
         roots=roots,
         min_images=min_images,
         whiten=whiten,
+        pair_balance=pair_balance,
         threshold=threshold,
         ridge=None if ridge is None else parse_ridge(ridge),
         joint_ridge=None if joint_ridge is None else parse_ridge(joint_ridge),
