@@ -14,6 +14,7 @@ from samekind.estimators.resume import snapshots_for
 from samekind.estimators.steps import Settings, diagonal, finished_metric, sparse_blocks
 from samekind.estimators.validation import check_callback, check_choice, max_groups_from, ridge_from, search_from
 from samekind.kernels.lengths import Normalise
+from samekind.losses.pairwise import Balance
 from samekind.relation import Relation
 from samekind.solvers.events import Event
 from samekind.store import FeatureStore
@@ -105,7 +106,7 @@ class SparseBlockMetric(MetricLearner):
         max_groups: int | None = None,
         ridge: float | Literal["auto"] = "auto",
         threshold: float = 14.0,
-        pair_balance: Literal["equal", "samples", "literal"] = "equal",
+        pair_balance: Balance = "equal",
         beta: float = 1e6,
         n_neighbors: int | None = None,
         whiten: int | Literal["auto"] | None = "auto",

@@ -33,6 +33,7 @@ from samekind.estimators.validation import (
 )
 from samekind.kernels.lengths import Normalise
 from samekind.kernels.spectral import Matrix
+from samekind.losses.pairwise import Balance
 from samekind.relation import Relation
 from samekind.solvers.events import Event
 from samekind.solvers.joint import JointResult
@@ -115,7 +116,7 @@ class EnsembleMetric(MetricLearner):
         trace_bound: float | None = None,
         ridge: float | Literal["auto"] = "auto",
         threshold: float = 14.0,
-        pair_balance: Literal["equal", "samples", "literal"] = "equal",
+        pair_balance: Balance = "equal",
         beta: float = 1e6,
         n_neighbors: int | None = None,
         whiten: int | Literal["auto"] | None = "auto",

@@ -14,6 +14,7 @@ from samekind.estimators.resume import snapshots_for
 from samekind.estimators.steps import Settings, by_group, finished_metric, joint_metric
 from samekind.estimators.validation import anchors_from, check_callback, check_choice, check_count, ridge_from
 from samekind.kernels.lengths import Normalise
+from samekind.losses.pairwise import Balance
 from samekind.relation import Relation
 from samekind.solvers.events import Event
 from samekind.store import FeatureStore
@@ -81,7 +82,7 @@ class JointMetric(MetricLearner):
         trace_bound: float | None = None,
         ridge: float | Literal["auto"] = "auto",
         threshold: float = 14.0,
-        pair_balance: Literal["equal", "samples", "literal"] = "equal",
+        pair_balance: Balance = "equal",
         beta: float = 1e6,
         n_neighbors: int | None = None,
         whiten: int | Literal["auto"] | None = "auto",

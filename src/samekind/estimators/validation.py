@@ -2,11 +2,12 @@
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from numbers import Integral, Real
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from samekind.losses import Loss, PairwiseLoss, TripletLoss
+from samekind.losses.pairwise import Balance
 from samekind.store import FeatureGroups
 
 FEW_GROUPS = 300  # up to so many, all are scored exactly in every round
@@ -45,7 +46,7 @@ def loss_from(loss: Any, threshold: Any, pair_balance: Any, beta: Any) -> Loss:
     check_choice("loss", loss, ["pairwise", "triplet"])
     if loss == "triplet":
         return TripletLoss(check_number("beta", beta, above=0))
-    check_choice("pair_balance", pair_balance, ["equal", "samples", "literal"])
+    check_choice("pair_balance", pair_balance, get_args(Balance))
     return PairwiseLoss(check_number("threshold", threshold, above=0), pair_balance)
 
 

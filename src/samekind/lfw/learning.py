@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from samekind.estimators import JointMetric, SparseBlockMetric
 from samekind.estimators.data import codes_of
-from samekind.images.extractor import Extractor
 from samekind.images.regions import Region
 from samekind.kernels.types import Array, IntArray
 from samekind.lfw.faces import Faces
+from samekind.lfw.measuring import extractor_of
 from samekind.lfw.presets import Settings
 from samekind.metric import Metric
 from samekind.solvers.events import Observer
@@ -124,7 +124,7 @@ def joined(firsts: Sequence[Metric], components: Array) -> Metric:
     bounds = np.cumsum([first.n_components for first in firsts])[:-1]
     parts = zip(np.split(components, bounds, axis=1), firsts, strict=True)
     starts = np.cumsum([0, *(first.n_features for first in firsts)])
-    extractors = [Extractor.from_json(first.extractor or {}) for first in firsts]
+    extractors = [extractor_of(first) for first in firsts]
     every = replace(extractors[0], parts=tuple(part for each in extractors for part in each.parts))
     means = [first.mean for first in firsts if first.mean is not None]
     return Metric(
@@ -141,7 +141,7 @@ def joined(firsts: Sequence[Metric], components: Array) -> Metric:
 def chosen_regions(metric: Metric) -> dict[str, list[list[int]]]:
     """Family -> its regions (top, left, height, width), in order of choice."""
     chosen = {}
-    for part in Extractor.from_json(metric.extractor or {}).parts:
+    for part in extractor_of(metric).parts:
         name = part.family.name
         known = {f"{name} {Region(*region).name}": region for region in part.regions.tolist()}
         chosen[name] = [known[group] for group in metric.groups if group in known]

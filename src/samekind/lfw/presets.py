@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from samekind.kernels.lengths import Normalise
+from samekind.losses.pairwise import Balance
 
 
 @dataclass(frozen=True)
@@ -17,7 +18,7 @@ class Settings:
     min_images: int = 1  # people with fewer are not learned from
     roots: bool = True  # of the histograms of slbp
     whiten: int = 45  # dimensions kept of a region
-    pair_balance: Literal["equal", "samples", "literal"] = "equal"
+    pair_balance: Balance = "equal"
     threshold: float = 14.0  # of the pairwise loss
     ridge: float | Literal["auto"] = 1.0  # of step 1
     joint_ridge: float | Literal["auto"] = 1.0  # of step 2

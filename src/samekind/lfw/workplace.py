@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from samekind.files import whole_file, write_whole
 from samekind.lfw.stages import Stage
 from samekind.metric import Metric
+from samekind.solvers.checkpoint import entries
 
 MADE_WITH = "made-with.json"
 PER_FAMILY = "descriptors."  # entries that are compared for the families that both have
@@ -34,7 +35,7 @@ class Workplace:
 
     def __init__(self, folder: Path, made_with: Mapping[str, Any]) -> None:
         self.folder = folder
-        self._made_with = dict(_entries(json.loads(json.dumps(made_with))))
+        self._made_with = dict(entries(json.loads(json.dumps(made_with))))
 
     def check(self) -> None:
         """A ValueError where the folder has results that were made with something else."""
@@ -114,12 +115,3 @@ class Workplace:
 def digest(content: Any) -> str:
     """A short hash of what JSON can hold."""
     return hashlib.blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=16).hexdigest()
-
-
-def _entries(nested: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """By their path, such as `settings.ridge`."""
-    for name, value in nested.items():
-        if isinstance(value, dict):
-            yield from _entries(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value

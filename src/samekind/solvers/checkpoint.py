@@ -175,7 +175,7 @@ def _damaged(path: Path) -> CheckpointError:
 
 
 def _check_identity(path: Path, kept: dict[str, Any], own: dict[str, Any]) -> None:
-    before, now = dict(_entries(kept)), dict(_entries(own))
+    before, now = dict(entries(kept)), dict(entries(own))
     for entry in [*now, *before]:
         if not _same(before.get(entry), now.get(entry)):
             raise CheckpointError(
@@ -185,11 +185,11 @@ def _check_identity(path: Path, kept: dict[str, Any], own: dict[str, Any]) -> No
             )
 
 
-def _entries(identity: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def entries(identity: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Nested entries by their path, such as `loss.threshold`."""
     for name, value in identity.items():
         if isinstance(value, dict):
-            yield from _entries(value, f"{prefix}{name}.")
+            yield from entries(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value
 

@@ -17,7 +17,7 @@ TILTED_ANCHORS = 1 / 25  # of the rows
 MOST_LOOKS = 20  # at all rows, to tilt a sample
 MOST_IN_VAIN = 3  # looks that find no better point, one after another
 LOOKS_SETTLED = 0.05  # share of `tol`: a look that finds and promises less than this of f is the last
-LITTLE = 0.05  # share of what a tilted sample gained: when three iterations gain less, it is time to look
+LITTLE = 0.05  # share of what the samples of some classes gained: when three iterations gain less, they are left
 
 
 def sample_sizes(n_candidates: int, most: int | None = None, tilted: bool = False) -> list[int | None]:
