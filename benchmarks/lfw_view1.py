@@ -38,7 +38,7 @@ from typing import Any
 import numpy as np
 from harness import Report, parser
 from lfwdata import DATA, Kept, some
-from lfwfeatures import Features, Judged, Rows, pictures_of, principal
+from lfwfeatures import Features, Floats, Judged, Rows, pictures_of
 from lfwstores import AtTheMean, TangentMetric, at_the_mean, with_fuzziness, with_mirrored
 from numpy.typing import NDArray
 
@@ -49,7 +49,8 @@ from samekind.files import whole_file, write_whole
 from samekind.images.extractor import Extractor
 from samekind.images.listing import ImageFile, list_images
 from samekind.lfw.faces import Faces, extracted
-from samekind.lfw.learning import Learner
+from samekind.lfw.learning import Intermediate, Learner, principal_directions
+from samekind.lfw.measuring import codes_of_pictures
 from samekind.lfw.presets import Settings
 from samekind.lfw.workplace import digest
 from samekind.metric import Metric
@@ -73,7 +74,6 @@ class Variation:
     descriptors: str = "stored"
     share: float = 1.0  # of the training people
     loss: Mapping[str, Any] = field(default_factory=dict)  # options of JointMetric
-    principal: int | None = None  # features that step 2 learns from; None: all
     within: float | None = None  # features are whitened within people before step 2, so much added to their scatter
 
 
@@ -82,13 +82,15 @@ def variations() -> Iterator[Variation]:
     for normalise in ("none", "unit"):
         yield Variation(f"normalise {normalise}", {"normalise": normalise})
     for dims in (300, 600):
-        yield Variation(f"step 2 on {dims} principal features", principal=dims)
+        if dims != FULL.base.principal:
+            yield Variation(f"step 2 on {dims} principal features", {"principal": dims})
         name = f"step 2 on {dims} principal features whitened within people"
-        yield Variation(name, principal=dims, within=0.0)
-        yield Variation(f"{name} and normalise unit", {"normalise": "unit"}, principal=dims, within=0.0)
-    name = "whitened within people + 0.1 before step 2"
-    yield Variation(name, within=0.1)
-    yield Variation(f"{name} and normalise unit", {"normalise": "unit"}, within=0.1)
+        yield Variation(name, {"principal": dims}, within=0.0)
+        yield Variation(f"{name} and normalise unit", {"principal": dims, "normalise": "unit"}, within=0.0)
+    yield Variation("step 2 on all features", {"principal": None})
+    name = "step 2 on all features whitened within people + 0.1"
+    yield Variation(name, {"principal": None}, within=0.1)
+    yield Variation(f"{name} and normalise unit", {"principal": None, "normalise": "unit"}, within=0.1)
     for ridge in (0.3, 3.0, 0.1, 10.0):
         yield Variation(f"ridge of step 2: {ridge:g}", {"joint_ridge": ridge})
     for rank in (300, 100, 50):
@@ -96,7 +98,7 @@ def variations() -> Iterator[Variation]:
     yield Variation("2000 anchors", {"anchors": 2_000})
     yield Variation("triplet loss in step 2", loss={"loss": "triplet"})
     yield Variation("triplet loss in step 2 at ridge 0.1", {"joint_ridge": 0.1}, loss={"loss": "triplet"})
-    yield Variation("pairs balanced by samples", {"pair_balance": "samples"})
+    yield Variation("pairs of one person and of two alike", {"pair_balance": "equal"})
     yield Variation("another seed", {"seed": 1})
     for ridge in (0.3, 3.0, 0.1, 10.0):
         yield Variation(f"ridge of step 1: {ridge:g}", {"ridge": ridge})
@@ -106,7 +108,8 @@ def variations() -> Iterator[Variation]:
     for dims in (30, 20):
         yield Variation(f"{dims} whitened dimensions", {"whiten": dims})
     yield Variation("59 whitened dimensions (slbp)", {"whiten": 59}, ("slbp",))
-    yield Variation("mirror images learned from", descriptors="mirrored")
+    yield Variation("mirror images in step 2", {"mirrored": True})
+    yield Variation("mirror images in both steps", descriptors="mirrored")
     for fuzziness in (0.01, 0.04, 0.0, 0.08):
         yield Variation(f"fuzziness {fuzziness:g} (slbp)", {}, ("slbp",), f"fuzziness {fuzziness:g}")
     yield Variation("tangent at the mean (cov)", {}, ("cov",), "tangent")
@@ -130,9 +133,9 @@ class Size:
     auc: float
 
 
-FULL = Size(Settings(regions=1_000, max_groups=40, min_images=2), 1.0, (1, 1), 92)
-QUICK = Size(Settings(regions=40, max_groups=5, min_images=2, n_components=20), 0.08, (20, 8), 55)
-QUICK_NAMES = ["ridge of step 2: 0.1", "mirror images learned from"]
+FULL = Size(Settings(regions=1_000, max_groups=40, min_images=2, mirrored=False), 1.0, (1, 1), 92)
+QUICK = Size(Settings(regions=40, max_groups=5, min_images=2, mirrored=False, n_components=20), 0.08, (20, 8), 55)
+QUICK_NAMES = ["mirror images in step 2", "mirror images in both steps"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,32 +220,54 @@ class Steps:
     view1: View1
 
     def first(self, family: str, variation: Variation, settings: Settings) -> tuple[Features, NDArray[Any], float, str]:
-        """Features after step 1 of a family, labels of the training images, seconds, and its key."""
+        """Features after step 1 of a family, labels of the training images, seconds, and its key.
+
+        With mirror images, those of the training images come after them.
+        """
         key = self._key(family, variation, settings)
         folder = self._folder(f"step1-{family}", key)
         faces = self.view1.faces(family, variation.descriptors, settings)
         rows = self.view1.rows(faces, settings, variation.share)
         kept = folder / "features.npz"
         if not kept.exists():
-            metric, facts = Learner(faces, rows, settings, MEMORY, None).step1(family, folder / "checkpoint", None)
+            metric, facts = Learner(faces, rows, [], settings, MEMORY, None).step1(family, folder / "checkpoint", None)
             metric.save(folder / "metric.safetensors")
             write_whole(folder / "facts.json", json.dumps(facts) + "\n")
             reader = self.view1.reader(metric, variation.descriptors, settings)
             sources, readers = {family: faces.of_family(family)}, {family: reader}
             Features.of({family: metric}, sources, rows, self.view1.shown[0], readers).save(kept)
+        features, labels = Features.load(kept), faces.store.labels[rows]
+        if settings.mirrored:
+            mirrored = self._mirrored(folder, faces.store.image_ids[rows])
+            features = replace(features, train=np.vstack([features.train, mirrored]))
         seconds = json.loads((folder / "facts.json").read_text())["seconds"]
-        return Features.load(kept), faces.store.labels[rows], seconds, folder.name
+        return features, labels, seconds, folder.name
+
+    def _mirrored(self, folder: Path, names: NDArray[Any]) -> Floats:
+        """Features of the mirror images of these, described once."""
+        kept = folder / "mirrored.npy"
+        if not kept.exists():
+            plain = Metric.load(folder / "metric.safetensors").with_normalise("none")
+            files = {file.name: file for file in self.view1.files}
+            with single_threaded_blas():
+                codes, mirrored = codes_of_pictures({"all": plain}, [files[name] for name in names])["all"]
+            with whole_file(kept) as file:
+                np.save(file, (mirrored / Intermediate.of(codes).deviations).astype(np.float32))
+        made: Floats = np.load(kept)
+        return made
 
     def second(self, variation: Variation, settings: Settings, firsts: Sequence[Any]) -> tuple[Features, float]:
         """Codes after step 2 on the features of several families, and seconds."""
         features, labels = Features.together([first[0] for first in firsts]), firsts[0][1]
+        labels = np.tile(labels, len(features.train) // len(labels))
         options = {name: getattr(settings, name) for name in OF_STEP2} | dict(variation.loss)
-        key = {"firsts": [first[3] for first in firsts], **options}
+        key = {"firsts": [first[3] for first in firsts], **options} | ({"mirrored": True} if settings.mirrored else {})
         # On one thread the same to the last bit each time, or a checkpoint would be taken for another fit's.
         with single_threaded_blas():
-            if variation.principal is not None:
-                features = features.mapped(principal(features.train)[1][: variation.principal])
-                key |= {"principal": variation.principal}
+            directions = principal_directions(features.train, settings.principal, settings.seed)
+            if directions is not None:
+                features = features.mapped(directions)
+                key |= {"directions": len(directions)}
             if variation.within is not None:
                 features = features.mapped(_within_whitening(features.train, labels, variation.within))
                 key |= {"within": variation.within}

@@ -23,8 +23,10 @@ from typing import Any
 import numpy as np
 from harness import Report, parser
 from lfwdata import Kept, LikeLFW, PrivateMemory, nearest_error
+from rich.console import Console
 
 from samekind.estimators import JointMetric
+from samekind.estimators.progress import ProgressLines
 
 Cell = tuple[int, int]  # dimensions, target neighbours
 
@@ -58,18 +60,18 @@ def fitted(n_classes: int, cell: Cell) -> dict[str, Any]:
     features = LikeLFW(n_features)
     X, y = features.samples(np.full(n_classes, CLASS_SIZE), MISNAMED)
     queries, names = features.samples(QUERIES)
-    learner = JointMetric(
-        loss="triplet",
-        beta=1e6,
-        ridge=1.0,
-        n_neighbors=k,
-        anchors="auto",
-        memory_budget="1GB",
-        random_state=0,
-    )
-    with PrivateMemory() as memory:
+    with PrivateMemory() as memory, ProgressLines(Console()) as lines:
         start = time.perf_counter()
-        learner.fit(X, y)
+        learner = JointMetric(
+            loss="triplet",
+            beta=1e6,
+            ridge=1.0,
+            n_neighbors=k,
+            anchors="auto",
+            memory_budget="1GB",
+            random_state=0,
+            callback=lines,
+        ).fit(X, y)
         minutes = (time.perf_counter() - start) / 60
     on_all = sum(record["n_anchors"] == len(X) for record in learner.history_)
     return {

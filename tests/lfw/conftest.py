@@ -14,6 +14,7 @@ def lfw(tmp_path_factory):
     watch = small.Recorder()
     study = Study(images, protocol, home / "work", small.SETTINGS, watch=watch)
     view2 = study.view2()
+    view1, study.watch = study.view1(), small.Recorder()
     return SimpleNamespace(
         home=home,
         images=images,
@@ -22,6 +23,6 @@ def lfw(tmp_path_factory):
         store=home / "work" / "store",
         watch=watch,
         study=study,
-        view1=study.view1(),
+        view1=view1,
         view2=view2,
     )

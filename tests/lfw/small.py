@@ -14,10 +14,12 @@ NAMES = [f"Person_{chr(65 + number)}" for number in range(N_FOLDS * PEOPLE_A_FOL
 FOLDS = [NAMES[start : start + PEOPLE_A_FOLD] for start in range(0, len(NAMES), PEOPLE_A_FOLD)]
 VIEW1 = NAMES[::2], NAMES[1::2]  # to learn from, and to test on
 
-SETTINGS = Settings(regions=24, max_groups=3, roots=False, whiten=8, ridge=0.1, joint_ridge=0.1, n_components=5)
+SETTINGS = Settings(
+    regions=24, max_groups=3, roots=False, whiten=8, ridge=0.1, principal=10, joint_ridge=0.1, n_components=5
+)
 OPTIONS = [
     *("--regions=24", "--max-groups=3", "--min-images=1", "--no-roots", "--whiten=8", "--components=5"),
-    *("--ridge=0.1", "--joint-ridge=0.1", "--anchors=auto"),
+    *("--ridge=0.1", "--principal=10", "--joint-ridge=0.1", "--anchors=auto"),
 ]
 
 

@@ -101,7 +101,8 @@ def test_a_run_again_repeats_nothing(lfw):
 
 
 def test_folds_share_a_pass_over_the_pictures_while_their_metrics_fit(lfw, tmp_path, monkeypatch):
-    assert list(lfw.watch.counts)[1:] == ["View 1: comparing pictures", "Fold 1, Fold 2, Fold 3: comparing pictures"]
+    passes = [title for title in lfw.watch.counts if title.endswith("comparing pictures")]
+    assert passes == ["View 1: comparing pictures", "Fold 1, Fold 2, Fold 3: comparing pictures"]
     models = sum(path.stat().st_size for path in (lfw.work / "fold-01").glob("*.safetensors"))
     monkeypatch.setattr("samekind.lfw.study.HELD_BYTES", int(2.5 * models))
     work = tmp_path / "work"
@@ -280,3 +281,24 @@ def test_a_damaged_record_of_settings_is_told(lfw, tmp_path):
     (tmp_path / "view1" / "made-with.json").write_text("{")
     with pytest.raises(ValueError, match=r"made-with.json is damaged"):
         replace(lfw.study, work=tmp_path, store=lfw.store).view1()
+
+
+def test_mirror_images_are_described_once_for_each_family_and_split(lfw):
+    passes = {title: total for title, (_, total) in lfw.watch.counts.items() if title.endswith("mirror images")}
+    training = {"View 1": len(small.VIEW1[0])} | {f"Fold {n}": 2 * small.PEOPLE_A_FOLD for n in (1, 2, 3)}
+    assert passes == {
+        f"{split}: {family}, describing mirror images": people * small.PICTURES
+        for split, people in training.items()
+        for family in ("cov", "slbp")
+    }
+
+
+def test_without_mirror_images_step_2_is_another_and_step_1_is_not(lfw, tmp_path):
+    watch, settings = small.Recorder(), replace(small.SETTINGS, mirrored=False)
+    study = replace(lfw.study, settings=settings, work=tmp_path, store=lfw.store, watch=watch)
+    study.learned([Run.of_fold(read_view2(lfw.protocol), 1)])
+    assert not [title for title in watch.counts if "mirror" in title]
+    for stage in STAGES:
+        name = f"{stage.name}.safetensors"
+        same = (tmp_path / "fold-01" / name).read_bytes() == (lfw.work / "fold-01" / name).read_bytes()
+        assert same == (stage.step == 1)

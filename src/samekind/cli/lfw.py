@@ -84,6 +84,13 @@ def lfw(
     threshold: Annotated[float | None, typer.Option("--threshold", help="Of the loss. Default: 14.")] = None,
     ridge: Annotated[str | None, typer.Option("--ridge", help="Of step 1: auto or a number.")] = None,
     joint_ridge: Annotated[str | None, typer.Option("--joint-ridge", help="Of step 2: auto or a number.")] = None,
+    mirrored: Annotated[
+        bool | None, typer.Option("--mirrored/--no-mirrored", help="Step 2 learns from mirror images as well.")
+    ] = None,
+    principal: Annotated[
+        int | None,
+        typer.Option("--principal", min=0, help="Principal features that step 2 learns from; 0: all. Default: 600."),
+    ] = None,
     components: Annotated[
         int | None,
         typer.Option("--components", min=0, help="Length of the final codes; 0: what the data ask for."),
@@ -118,7 +125,8 @@ def lfw(
 
     started = time.perf_counter()
     chosen = _checked_folds(folds, view)
-    settings = PRESETS[preset].changed(
+    settings = PRESETS[preset].with_limits(n_components=components, principal=principal)
+    settings = settings.changed(
         regions=regions,
         max_groups=max_groups,
         roots=roots,
@@ -127,13 +135,12 @@ def lfw(
         pair_balance=pair_balance,
         threshold=threshold,
         ridge=None if ridge is None else parse_ridge(ridge),
+        mirrored=mirrored,
         joint_ridge=None if joint_ridge is None else parse_ridge(joint_ridge),
         anchors=None if anchors is None else parse_anchors(anchors),
         normalise=normalise,
         seed=seed,
     )
-    if components is not None:
-        settings = settings.with_components(components or None)
 
     from samekind.lfw.report import write_lfw_report
     from samekind.lfw.study import Study

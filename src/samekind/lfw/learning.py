@@ -10,14 +10,17 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.decomposition import PCA
 
 from samekind.estimators import JointMetric, SparseBlockMetric
 from samekind.estimators.data import codes_of
+from samekind.images.listing import ImageFile
 from samekind.images.regions import Region
 from samekind.kernels.types import Array, IntArray
 from samekind.lfw.faces import Faces
-from samekind.lfw.measuring import extractor_of
+from samekind.lfw.measuring import codes_of_pictures, extractor_of
 from samekind.lfw.presets import Settings
+from samekind.lfw.watch import Count
 from samekind.metric import Metric
 from samekind.solvers.events import Observer
 from samekind.threads import single_threaded_blas
@@ -27,25 +30,30 @@ Facts = dict[str, Any]
 
 @dataclass(frozen=True)
 class Intermediate:
-    """U_dagger^T x of the training images, Algorithm 2, line 2, and how it comes from step 1's codes."""
+    """U_dagger^T x of the training images, Algorithm 2, line 2, and how it comes from step 1's codes.
+
+    Where there are mirror images, Z has them after all others.
+    """
 
     Z: Array
     deviations: NDArray[np.float64]
 
     @classmethod
-    def of(cls, codes: Array) -> Intermediate:
+    def of(cls, codes: Array, mirrored: Array | None = None) -> Intermediate:
         """Whitened groups have the covariance I, so a code's variance is its eigenvalue: without it, U_dagger^T x."""
         deviations = codes.std(axis=0, ddof=1, dtype=np.float64)
         deviations[deviations == 0] = 1
-        return cls(codes / deviations.astype(codes.dtype), deviations)
+        every = codes if mirrored is None else np.vstack([codes, mirrored.astype(codes.dtype)])
+        return cls(every / deviations.astype(codes.dtype), deviations)
 
 
 @dataclass
 class Learner:
-    """Learns from some rows of the store, and reads no others."""
+    """Learns from some rows of the store and the pictures that they describe, and reads no others."""
 
     faces: Faces
     rows: IntArray
+    pictures: Sequence[ImageFile]  # one for each row, for their mirror images
     settings: Settings
     memory: str
     n_jobs: int | None
@@ -74,16 +82,21 @@ class Learner:
     def step2(self, firsts: dict[str, Metric], checkpoint: Path, observer: Observer | None) -> tuple[Metric, Facts]:
         """On what step 1 chose of each family."""
         settings, started = self.settings, time.perf_counter()
-        parts = [self._intermediate_of(family, metric) for family, metric in firsts.items()]
-        Z = np.hstack([part.Z for part in parts])
+        parts = [self.intermediate(family, metric) for family, metric in firsts.items()]
+        Z, labels = np.hstack([part.Z for part in parts]), self.faces.store.labels[self.rows]
+        directions = principal_directions(Z, settings.principal, settings.seed)
+        if directions is not None:
+            with single_threaded_blas():
+                Z = Z @ directions.T
         learner = JointMetric(
             n_components=None if settings.n_components is None else min(settings.n_components, Z.shape[1]),
             ridge=settings.joint_ridge,
             anchors=settings.anchors,
             **self._shared(checkpoint, observer),
-        ).fit(Z, self.faces.store.labels[self.rows])
+        ).fit(Z, np.tile(labels, len(Z) // len(labels)))
+        components = learner.components_ if directions is None else learner.components_ @ directions
         deviations = np.concatenate([part.deviations for part in parts])
-        metric = joined(list(firsts.values()), learner.components_ / deviations).with_normalise(settings.normalise)
+        metric = joined(list(firsts.values()), components / deviations).with_normalise(settings.normalise)
         return metric, self._facts(metric, started) | {
             "objective": learner.objective_,
             "converged": bool(learner.converged_),
@@ -101,14 +114,26 @@ class Learner:
             "callback": observer,
         }
 
-    def _intermediate_of(self, family: str, metric: Metric) -> Intermediate:
-        if family not in self._intermediate:
+    def knows(self, family: str) -> bool:
+        """Whether its `intermediate` features were made before."""
+        return family in self._intermediate
+
+    def intermediate(self, family: str, metric: Metric, progress: Count = lambda done, total: None) -> Intermediate:
+        """What step 2 learns from, of a family; pictures are described once for all that need it."""
+        if not self.knows(family):
             plain = metric.with_normalise("none")
             # On one thread the same to the last bit each time, or a checkpoint would be taken for another fit's.
             with single_threaded_blas():
                 codes = codes_of(self.faces.of_family(family), self.rows, plain)
-            self._intermediate[family] = Intermediate.of(codes)
+                self._intermediate[family] = Intermediate.of(codes, self._mirrored(plain, progress))
         return self._intermediate[family]
+
+    def _mirrored(self, plain: Metric, progress: Count) -> Array | None:
+        """Codes of the mirror images, where they are to be learned from."""
+        if not self.settings.mirrored:
+            return None
+        described = codes_of_pictures({"all": plain}, self.pictures, n_jobs=self.n_jobs, progress=progress)
+        return described["all"][1]
 
     def _facts(self, metric: Metric, started: float) -> Facts:
         return {
@@ -117,6 +142,16 @@ class Learner:
             "regions": chosen_regions(metric),
             "seconds": round(time.perf_counter() - started, 1),
         }
+
+
+def principal_directions(Z: Array, n: int | None, seed: int) -> Array | None:
+    """The n leading ones (n, D), as rows; None where all features are meant, or there are no more than n."""
+    if n is None or n >= min(Z.shape):
+        return None
+    # On one thread the same to the last bit each time, as the features themselves.
+    with single_threaded_blas():
+        found: Array = PCA(n, svd_solver="randomized", random_state=seed).fit(Z).components_
+    return found
 
 
 def joined(firsts: Sequence[Metric], components: Array) -> Metric:

@@ -18,9 +18,11 @@ class Settings:
     min_images: int = 1  # people with fewer are not learned from
     roots: bool = True  # of the histograms of slbp
     whiten: int = 45  # dimensions kept of a region
-    pair_balance: Balance = "equal"
+    pair_balance: Balance = "samples"
     threshold: float = 14.0  # of the pairwise loss
     ridge: float | Literal["auto"] = 1.0  # of step 1
+    mirrored: bool = True  # step 2 learns from mirror images as well
+    principal: int | None = 600  # directions of the intermediate features that step 2 learns from; None: all
     joint_ridge: float | Literal["auto"] = 1.0  # of step 2
     n_components: int | None = 150  # length of step 2's codes at the most; None: what the data ask for
     anchors: int | Literal["auto", "all", "grow"] = "auto"  # images that step 2 compares with all others
@@ -38,15 +40,18 @@ class Settings:
         """With the changes that are not None."""
         return replace(self, **{name: value for name, value in changes.items() if value is not None})
 
-    def with_components(self, n_components: int | None) -> Settings:
-        return replace(self, n_components=n_components)
+    def with_limits(self, *, n_components: int | None, principal: int | None) -> Settings:
+        """With lengths that are not None; 0 means no limit."""
+        given = {"n_components": n_components, "principal": principal}
+        limits: dict[str, Any] = {name: length or None for name, length in given.items() if length is not None}
+        return replace(self, **limits)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
 
 PRESETS = {
-    "quick": Settings(regions=1_000, max_groups=20, min_images=2, n_components=100, anchors=2_000),
+    "quick": Settings(regions=1_000, max_groups=20, min_images=2, mirrored=False, n_components=100, anchors=2_000),
     "standard": Settings(regions=4_000, max_groups=200, min_images=2),
     "full": Settings(regions=13_260, max_groups=400),
 }

@@ -25,9 +25,11 @@ from samekind.lfw.runs import Learned, Results, Run, checked_folds, judged_by_fo
 from samekind.lfw.stages import Stage, stages_of
 from samekind.lfw.watch import Unwatched, Watch
 from samekind.lfw.workplace import Workplace, digest
+from samekind.metric import Metric
 from samekind.store import DiskStore
 
 COMPARING = "comparing pictures"
+MIRRORING = "describing mirror images"
 HELD_BYTES = 1_000_000_000  # of metrics that pictures are compared by in one pass; codes come on top
 
 
@@ -154,20 +156,29 @@ class Study:
         # Whatever learns, whitens or chooses regions gets these rows and no others.
         images = run.training_images(self.settings.min_images)
         rows = image_rows(images, faces.store.image_ids.tolist(), faces.store.labels)
-        learner = Learner(faces, rows, self.settings, self.memory, self.n_jobs)
+        pictures = [self.files[row] for row in image_rows(images, [file.name for file in self.files])]
+        learner = Learner(faces, rows, pictures, self.settings, self.memory, self.n_jobs)
         for stage in self.stages:
             if not place.has(stage):
                 self._learn_stage(run, stage, place, learner)
 
     def _learn_stage(self, run: Run, stage: Stage, place: Workplace, learner: Learner) -> None:
         checkpoint = place.checkpoint(stage)
+        firsts = {family: place.metric(Stage(1, (family,))) for family in stage.families} if stage.step == 2 else {}
+        if self.settings.mirrored:
+            self._mirror(run, learner, {family: first for family, first in firsts.items() if not learner.knows(family)})
         with self._clocked(stage.title), self.watch.learning(f"{run.title}: {stage.title}") as observer:
             if stage.step == 1:
                 metric, facts = learner.step1(stage.families[0], checkpoint, observer)
             else:
-                firsts = {family: place.metric(Stage(1, (family,))) for family in stage.families}
                 metric, facts = learner.step2(firsts, checkpoint, observer)
         place.finish(stage, metric, facts)
+
+    def _mirror(self, run: Run, learner: Learner, firsts: Mapping[str, Metric]) -> None:
+        """Mirror images are not in the store: the chosen regions of them are described here."""
+        for family, metric in firsts.items():
+            with self._clocked(MIRRORING), self.watch.counting(f"{run.title}: {family}, {MIRRORING}") as progress:
+                learner.intermediate(family, metric, progress)
 
     def _compare(self, several: Sequence[tuple[Run, Workplace]]) -> None:
         """The pairs that these splits share, under the metrics of all of them."""
