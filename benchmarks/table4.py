@@ -101,14 +101,14 @@ def show(cell: Cell, found: dict[str, Any]) -> None:
 def show_table(found: dict[Cell, dict[str, Any]]) -> None:
     """As the paper has it: minutes (iterations), and the paper's hours (iterations)."""
     neighbors = sorted({k for _, k in found})
-    print("dim " + "".join(f"k = {k:<27}" for k in neighbors))
+    print("dim   " + "".join(f"k = {k:<27}" for k in neighbors))
     for n_features in sorted({n for n, _ in found}):
         entries = []
         for k in neighbors:
             made, (hours, iterations) = found.get((n_features, k)), PAPER.get((n_features, k), (float("nan"), 0))
             ours = f"{made['minutes']:.2f} min ({made['iterations']})" if made else "-"
             entries.append(f"{ours:15}{hours:5} h ({iterations})".ljust(31))
-        print(f"{n_features:<4}" + "".join(entries))
+        print(f"{n_features:<6}" + "".join(entries))
 
 
 def run(size: Size, cells: Sequence[Cell], keep: Path | None, report: Report) -> None:
