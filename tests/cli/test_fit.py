@@ -73,6 +73,20 @@ def test_options_reach_the_estimator(store, tmp_path):
     assert written.attributes["ridge"] == [0.5, 0.5]
 
 
+def test_pairs_are_balanced_as_asked(tmp_path):
+    pictures = write_pictures(tmp_path / "pictures", n_labels=5, per_label=3)
+    write_pictures(pictures, n_labels=1, per_label=8, first=5)  # in classes of one size both ways would be the same
+    run("extract", pictures, tmp_path / "store", "--size", "40x56", "--regions", 5)
+    data = DiskStore.open(tmp_path / "store")
+    written = {}
+    for balance in ("equal", "samples"):
+        run("fit", tmp_path / "store", tmp_path / balance, *FEW, "--pair-balance", balance)
+        learner = EnsembleMetric(pair_balance=balance, max_groups=3, n_components=6, random_state=0)
+        written[balance] = Metric.load(tmp_path / balance)
+        assert written[balance] == learner.fit(data, data.labels).metric_
+    assert written["equal"] != written["samples"]
+
+
 def test_no_whitening(store, tmp_path):
     assert run("fit", store, tmp_path / "m", *FEW, "--whiten", 0).exit_code == 0
     assert Metric.load(tmp_path / "m").mean is None
@@ -179,6 +193,8 @@ class TestRefusals:
             (["--beta", "5"], "--beta belongs to --loss triplet"),
             (["--neighbors", "5"], "--neighbors belongs to --loss triplet"),
             (["--loss", "triplet", "--threshold", "5"], "--threshold belongs to --loss pairwise"),
+            (["--loss", "triplet", "--pair-balance", "samples"], "--pair-balance belongs to --loss pairwise"),
+            (["--pair-balance", "much"], "'samples'"),
             (["--ridge", "much"], '"auto" or a number'),
             (["--ridge", "-1"], "at least 0"),
             (["--memory", "much"], "512MB"),

@@ -53,6 +53,14 @@ def fit(
         float | None,
         typer.Option("--threshold", help="Of pairwise: the squared distance between same and different. Default: 14."),
     ] = None,
+    pair_balance: Annotated[
+        Literal["equal", "samples", "literal"] | None,
+        typer.Option(
+            "--pair-balance",
+            help="Of pairwise: how pairs weigh. equal: those of one label and of two half each; samples: the same, but "
+            "labels with many pictures do not drown the others; literal: each pair alike. Default: equal.",
+        ),
+    ] = None,
     beta: Annotated[
         float | None, typer.Option("--beta", help="Of triplet: how sharply a wrong order counts. Default: 1e6.")
     ] = None,
@@ -124,7 +132,7 @@ def fit(
     Example: samekind fit faces.store small.safetensors --max-groups 50 --components 32
     """
     started = time.perf_counter()
-    options = _loss_options(loss, threshold, beta, neighbors) | {
+    options = _loss_options(loss, threshold, pair_balance, beta, neighbors) | {
         "max_groups": max_groups,
         "n_components": components,
         "ridge": parse_ridge(ridge),
@@ -181,10 +189,20 @@ def fit(
         _say_result(result)
 
 
-def _loss_options(loss: str, threshold: float | None, beta: float | None, neighbors: int | None) -> dict[str, Any]:
+def _loss_options(
+    loss: str, threshold: float | None, pair_balance: str | None, beta: float | None, neighbors: int | None
+) -> dict[str, Any]:
     """Parameters of the loss that were given; an option of the other loss would be without effect."""
-    own = {"pairwise": {"threshold": threshold}, "triplet": {"beta": beta, "n_neighbors": neighbors}}
-    names = {"threshold": "--threshold", "beta": "--beta", "n_neighbors": "--neighbors"}
+    own: dict[str, dict[str, Any]] = {
+        "pairwise": {"threshold": threshold, "pair_balance": pair_balance},
+        "triplet": {"beta": beta, "n_neighbors": neighbors},
+    }
+    names = {
+        "threshold": "--threshold",
+        "pair_balance": "--pair-balance",
+        "beta": "--beta",
+        "n_neighbors": "--neighbors",
+    }
     for other, options in own.items():
         for name, value in options.items():
             if other != loss and value is not None:
