@@ -1,15 +1,16 @@
 """Step 2 against LDA, NCA, LMNN, PCA and plain distances, all on the same output of step 1, on LFW.
 
 From a folder that `samekind lfw` has left come step 1's and step 2's metrics of each split. Every method learns from
-the same features U_dagger^T x of the same training images, of each family and of both together, and judges the same
-pairs by flip-free distances: for all methods alike from codes of pictures and of their mirror images. A fold's
-threshold is the best one for a method's own distances on the pairs of the other folds. Each method is taken with codes
+the same features U_dagger^T x of the same training images (and of their mirror images, where step 2 has learned from
+them), of each family and of both together, and judges the same pairs by flip-free distances: for all methods alike from
+codes of pictures and of their mirror images. A fold's threshold is the best one for a method's own distances on the
+pairs of the other folds. Each method is taken with codes
 as they are (Euclidean), divided by the square roots of their lengths, and by their lengths (cosine).
 
 Others get more than ours: of each the best of several ranks and of the three ways to take codes counts, chosen by the
 very pairs that are judged; ours counts as `samekind lfw` learned it.
 
-LDA    scikit-learn's, on 100, 300 and all principal features
+LDA    scikit-learn's, on 100, 300, 600 and all principal features
 NCA    scikit-learn's, 50 iterations at the most
 LMNN   metric-learn's, k = 1 and 3, from people with more than k images, in an environment of its own
        NCA and LMNN: on 100 principal features, and on all of them where these are at most 2,000; cut off after --limit
@@ -44,12 +45,12 @@ from lfwdata import DATA, Kept
 from lfwfeatures import Features, Judged, pictures_of, principal
 from numpy.typing import NDArray
 
-from samekind.estimators.data import codes_of
 from samekind.evaluation import image_rows, read_view1, read_view2
 from samekind.evaluation.lfw import Image, Pair, Person, pairs_text, people_text
 from samekind.images.listing import ImageFile, list_images
 from samekind.kernels.lengths import NORMALISATIONS
 from samekind.lfw.faces import Faces
+from samekind.lfw.learning import Learner
 from samekind.lfw.measuring import codes_of_pictures
 from samekind.lfw.presets import Settings
 from samekind.lfw.runs import Run
@@ -58,13 +59,13 @@ from samekind.lfw.study import Study
 from samekind.lfw.workplace import MADE_WITH
 from samekind.metric import Metric
 from samekind.store import DiskStore
-from samekind.threads import single_threaded_blas
 
 FAMILIES = ("cov", "slbp")
 OURS = "step 2"
 LEARNERS = ("plain", "lda", "nca", "lmnn")
 RANK = 150  # of PCA
 MOST_DIMS = 2_000  # of NCA and LMNN
+MEMORY = "2GB"
 GRACE = 60  # seconds that a process may take after its limit
 
 Codes = tuple[NDArray[Any], NDArray[Any]]
@@ -80,7 +81,7 @@ class Size:
     minutes: float
 
 
-FULL = Size((100, 300), 100, (1, 3), all_too=True, alone=True, minutes=10)
+FULL = Size((100, 300, 600), 100, (1, 3), all_too=True, alone=True, minutes=10)
 QUICK = Size((100,), 50, (1,), all_too=False, alone=False, minutes=0.05)
 
 
@@ -133,20 +134,22 @@ class Split:
         settings, families = self.settings, self.families
         faces = Faces(store, families, settings.regions, settings.roots)
         self._check(faces)
-        rows = image_rows(self.run.training_images(settings.min_images), store.image_ids.tolist(), store.labels)
+        images = self.run.training_images(settings.min_images)
+        rows = image_rows(images, store.image_ids.tolist(), store.labels)
+        training = [files[row] for row in image_rows(images, [file.name for file in files])]
+        learner = Learner(faces, rows, training, settings, MEMORY, None)
         metrics = {stage: self.metric(stage) for stage in stages_of(families)}
         pictures, places = pictures_of(self.run.pairs, files)
         shown, features = codes_of_pictures(metrics, pictures), {}
         for family in families:
             first = Stage(1, (family,))
-            with single_threaded_blas():
-                train = codes_of(faces.of_family(family), rows, metrics[first])
-            features[family,] = Features.of_codes(train, *shown[first])
+            features[family,] = Features.of_learned(learner.intermediate(family, metrics[first]), *shown[first])
         if len(families) > 1:
             features[families] = Features.together(list(features.values()))
         ours = {stage.families: shown[stage] for stage in metrics if stage.step == 2}
         _, labels = np.unique(store.labels[rows], return_inverse=True)
-        return Described(features, labels, ours, places)
+        times = len(features[families].train) // len(rows)  # 2 with mirror images
+        return Described(features, np.tile(labels, times), ours, places)
 
     def _check(self, faces: Faces) -> None:
         """That these are the descriptors which step 1 has learned from."""

@@ -55,13 +55,13 @@ class Features:
         shown, parts = codes_of_pictures(plain | dict(readers or {}), files), []
         for family, metric in plain.items():
             with single_threaded_blas():
-                parts.append(cls.of_codes(codes_of(sources[family], rows, metric), *shown[family]))
+                learned = Intermediate.of(codes_of(sources[family], rows, metric))
+            parts.append(cls.of_learned(learned, *shown[family]))
         return cls.together(parts)
 
     @classmethod
-    def of_codes(cls, train: Floats, original: Floats, mirrored: Floats) -> Features:
-        """From step 1's codes, not normalised."""
-        learned = Intermediate.of(train)
+    def of_learned(cls, learned: Intermediate, original: Floats, mirrored: Floats) -> Features:
+        """From what step 2 learns from, and step 1's codes of pictures, not normalised."""
         scale = learned.deviations.astype(np.float32)
         return cls(learned.Z, original / scale, mirrored / scale)
 
