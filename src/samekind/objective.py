@@ -18,7 +18,7 @@ from samekind.compute.sources import KeptTiles, TileSource
 from samekind.compute.tiles import Plan, Tile, TileKey, TilePlan, largest_block
 from samekind.kernels.laplacian import Form, Part, WeightTile
 from samekind.kernels.reductions import LogSums, merge_log_sum_exp
-from samekind.kernels.types import Array
+from samekind.kernels.types import Array, IntArray
 from samekind.losses.base import Anchors, BoundLoss, Loss
 from samekind.relation import PairTile, Relation
 
@@ -60,6 +60,12 @@ class Objective:
         return self.plan.n_anchors if isinstance(self.plan, AnchorPlan | SubsetPlan) else self.plan.n_samples
 
     @property
+    def anchors(self) -> IntArray:
+        """Those of a sample."""
+        assert isinstance(self.plan, AnchorPlan)
+        return self.plan.anchors
+
+    @property
     def n_candidates(self) -> int:
         """Rows that have something to say."""
         return len(self.loss.anchor_candidates(self.relation))
@@ -68,8 +74,11 @@ class Objective:
         """The same loss over the pairs of another relation."""
         return Objective.over(self.loss.unbound, relation, self.executor, self.memory_budget, self.dtype)
 
-    def sampled(self, n_anchors: int, rng: np.random.RandomState) -> "Objective":
-        """The same loss, estimated without bias from the pairs of `n_anchors` random rows with all others."""
+    def sampled(self, n_anchors: int, rng: np.random.RandomState, without: IntArray | None = None) -> "Objective":
+        """The same loss, estimated without bias from the pairs of `n_anchors` random rows with all others.
+
+        `without`: none of these rows is taken.
+        """
         plan = anchor_plan(
             self.loss.anchor_candidates(self.relation),
             self.relation.class_sizes,
@@ -77,6 +86,7 @@ class Objective:
             rng,
             cells=largest_block(self.memory_budget, self.dtype) ** 2,
             all_same=self.loss.has_all_same,
+            without=without,
         )
         return replace(self, plan=plan, loss=self.loss.on_anchors(plan.anchors), known_pairs=self._no_pairs())
 

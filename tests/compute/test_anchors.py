@@ -199,6 +199,19 @@ def everything(case, objective):
     return values, made
 
 
+@pytest.mark.parametrize("loss", cases.ALL_LOSSES)
+def test_anchors_that_are_to_be_left_out_are(loss):
+    case = scarce(loss)
+    one = case.objective.sampled(4, np.random.RandomState(0))
+    for seed in range(10):
+        other = case.objective.sampled(4, np.random.RandomState(seed), without=one.anchors)
+        assert len(other.anchors) == 4
+        assert not set(other.anchors) & set(one.anchors)
+    plain = case.objective.sampled(4, np.random.RandomState(0))
+    np.testing.assert_array_equal(plain.anchors, one.anchors)
+    assert other.plan.others == plain.plan.others  # all rows are estimated, not all but some
+
+
 def samples_of_everything(case):
     rng = np.random.RandomState(3)
     yield case.objective.sampled(case.objective.n_candidates, rng)

@@ -7,7 +7,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from samekind.solvers.factored import State, _Sphere, minimise_factored, within_trace
+from samekind.solvers.coordinates import Coordinates
+from samekind.solvers.factored import State, _Free, _Sphere, minimise_factored, within_trace
 from samekind.solvers.jointproblem import JointProblem
 from samekind.solvers.projected import minimise
 from tests import cases
@@ -76,19 +77,42 @@ def test_running_out_of_iterations_never_returns_worse_than_was_seen(loss, trace
     assert solution.certificate.value <= min(seen) * (1 + 1e-9)
 
 
-def test_a_gradient_on_the_sphere_by_finite_differences(loss):
+def coordinates_of(problem):
+    return Coordinates.of(problem.Z, problem.objective.relation.class_sizes, map)
+
+
+@pytest.mark.parametrize("round_classes", [False, True])
+@pytest.mark.parametrize("surface", ["free", "sphere"])
+def test_a_gradient_on_a_surface_by_finite_differences(loss, surface, round_classes):
     problem = problem_of(loss)
     rng = np.random.default_rng(0)
-    sphere = _Sphere((WIDTH, 2), radius=1.3)
+    coordinates = coordinates_of(problem) if round_classes else None
+    shape = (WIDTH, 2)
+    made = _Sphere(shape, coordinates, radius=1.3) if surface == "sphere" else _Free(shape, coordinates)
     v, direction = rng.normal(size=2 * WIDTH), rng.normal(size=2 * WIDTH)
 
     def value(at):
-        return problem.factored_value_and_gradient(sphere.factor(at))[0]
+        return problem.factored_value_and_gradient(made.factor(at))[0]
 
-    pulled = sphere.pull_back(v, problem.factored_value_and_gradient(sphere.factor(v))[1])
-    assert np.linalg.norm(sphere.factor(v)) == pytest.approx(1.3, rel=1e-14)
+    pulled = made.pull_back(v, problem.factored_value_and_gradient(made.factor(v))[1])
     assert pulled @ direction == pytest.approx(cases.directional_difference(value, v, direction), rel=1e-6)
-    assert abs(pulled @ v) < 1e-12  # f does not change along the ray
+    if surface == "sphere":
+        assert np.linalg.norm(made.factor(v)) == pytest.approx(1.3, rel=1e-14)
+        assert abs(pulled @ v) < 1e-12  # f does not change along the ray
+    else:
+        np.testing.assert_allclose(made.vector(made.factor(v)), v, rtol=1e-12)
+
+
+@pytest.mark.parametrize("trace_bound", [np.inf, 1.0, 2.5], ids=["unbounded", "bounded", "almost bounded"])
+def test_coordinates_change_the_way_and_not_the_end(loss, trace_bound):
+    problem = problem_of(loss, trace_bound=trace_bound)
+    options = {"max_rank": WIDTH, "tol": 1e-6, "max_iter": 2000}
+    plain = minimise_factored(problem, first_columns(2), **options)
+    other = minimise_factored(problem, first_columns(2), coordinates=coordinates_of(problem), **options)
+    assert plain.certificate.optimal
+    assert other.certificate.optimal
+    assert other.certificate.value == pytest.approx(plain.certificate.value, rel=2e-6)
+    assert not np.array_equal(other.L, plain.L)
 
 
 @pytest.mark.parametrize(("bound", "trace"), [(2.0, 2.0), (100.0, 8.0), (np.inf, 8.0)])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from samekind.compute import anchors as anchor_plans
 from samekind.solvers import growth, joint, tilts
-from samekind.solvers.growth import Noise, sample_sizes, standard_error, tilted_anchors
+from samekind.solvers.growth import drowns, sample_sizes, standard_error, tilted_anchors, to_come
 from samekind.solvers.joint import solve_joint
 from samekind.solvers.jointproblem import JointProblem
 from samekind.solvers.jointstate import JointState
@@ -110,19 +110,19 @@ def test_few_rows_are_not_sampled():
 
 def test_a_gain_counts_when_most_batches_have_it():
     rng = np.random.default_rng(0)
-    start = rng.normal(size=16)
-    assert not Noise().drowns(start)
-    for gain, drowns in [(0.0, True), (-1.0, True), (1.0, False), (1e-6, False)]:
-        noise = Noise(start)
-        assert noise.drowns(start - gain) is drowns
-    for gain, drowns in [(0.05, True), (5.0, False)]:
-        assert Noise(start).drowns(start - gain + rng.normal(size=16)) is drowns
+    for gain, noise in [(0.0, True), (-1.0, True), (1.0, False), (1e-6, False)]:
+        assert drowns(np.full(16, gain)) is noise
+    for gain, noise in [(0.05, True), (5.0, False)]:
+        assert drowns(gain + rng.normal(size=16)) is noise
 
 
-def test_each_look_is_compared_with_the_one_before():
-    noise = Noise()
-    looks = [noise.drowns(np.full(4, value)) for value in (3.0, 2.0, 2.0, 1.0)]
-    assert looks == [False, False, True, False]
+def test_what_is_to_come_is_that_of_gains_that_shrink_evenly():
+    values = [5 + 0.8**at for at in range(8)]
+    assert to_come(values) == pytest.approx(values[-1] - 5)
+    assert to_come(values[-7:]) == to_come(values)
+    assert to_come(values[-6:]) == np.inf  # too few to tell
+    assert to_come([8.0, 7, 6, 5, 4, 3, 2]) == np.inf  # they do not shrink
+    assert to_come([3.0, 2, 1, 0.5, 0.5, 0.5, 0.5]) == 0
 
 
 def test_a_standard_error_is_that_of_the_mean():
@@ -181,6 +181,56 @@ def test_a_number_of_anchors_is_where_it_ends_with_an_error_that_holds(loss, sol
     assert 0 < result.objective_error < 0.5 * exact
     assert abs(result.objective - exact) <= 4 * result.objective_error
     assert abs(result.objective - exact) > 0
+
+
+def overfitting(loss):
+    """Features that mean nothing beside few that do: a small sample tells one from the other badly."""
+    rng = np.random.default_rng(0)
+    labels = np.repeat(np.arange(80), 4)
+    X = rng.normal(size=(320, 40))
+    X[:, :4] += 3 * rng.normal(size=(80, 4))[labels]
+    made = cases.case_of(loss, X, labels, block=160)
+    return JointProblem(made.objective, made.Z, 1e-3)
+
+
+def test_f_is_told_by_anchors_that_were_not_learned_from(loss, solver, monkeypatch):
+    """Those learned from would see a lower one."""
+    learned_from, judging = [], []
+    for name, seen in [
+        ("value_and_gradient", learned_from),
+        ("factored_value_and_gradient", learned_from),
+        ("batch_values", judging),
+        ("factored_batch_values", judging),
+    ]:
+        method = getattr(JointProblem, name)
+
+        def noted(self, point, method=method, seen=seen):
+            seen.append((self.objective.n_anchors, set(self.objective.anchors)))
+            return method(self, point)
+
+        monkeypatch.setattr(JointProblem, name, noted)
+    solve(loss, solver, anchors=60)
+    of_stage = dict(learned_from)
+    assert {len(anchors) for _, anchors in judging} == {20, 60}
+    for n_anchors, anchors in judging:
+        assert not anchors & of_stage[n_anchors]
+
+
+def test_a_sample_that_misleads_is_left_where_others_still_gained(loss, monkeypatch):
+    problem = overfitting(loss)
+    ends, first = [], []
+    after = joint._after
+    monkeypatch.setattr(
+        joint, "_after", lambda state, found, stage: ends.append(found.point) or after(state, found, stage)
+    )
+    keep = lambda state: first.append(state.start)  # noqa: E731
+    events = []
+    options = {"solver": "factored", "n_components": 8, "anchors": "grow", "tol": TOL}
+    solve_joint(problem, keep=keep, observe=events.append, **options)
+    start = problem.factored_value(first[0])
+    lowest = min(event.objective for event in events if event.details["n_anchors"] == 20)
+    assert lowest < 0.8 * start  # the sample has it that f falls much
+    assert problem.factored_value(ends[0]) <= 1.02 * start  # but no more than it really does is believed
 
 
 def test_so_many_anchors_that_all_rows_are_no_dearer_are_all_rows(loss, solver):

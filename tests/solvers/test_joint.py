@@ -89,6 +89,17 @@ def test_factored_gradient_by_finite_differences(loss, rank):
     assert value == pytest.approx(oracle.objective(case.Z, L @ L.T, case.reference, 0.3), rel=1e-9)
 
 
+@pytest.mark.parametrize("rank", [1, 3, 6])
+def test_the_gradient_at_a_factor_is_that_at_its_square(loss, rank):
+    case = cases.case(loss)
+    problem = JointProblem(case.objective, case.Z, 0.3)
+    L = np.random.default_rng(rank).normal(size=(6, rank))
+    value, G = problem.value_and_gradient_at(L)
+    expected_value, expected = problem.value_and_gradient(L @ L.T)
+    assert value == pytest.approx(expected_value, rel=1e-12)
+    np.testing.assert_allclose(G, expected, atol=1e-12 * np.abs(expected).max())
+
+
 # float32: as for the forms, distances up to 30 known to 2e-6 and terms that cancel
 @pytest.mark.parametrize(("dtype", "rtol"), [(np.float64, 1e-9), (np.float32, 1e-4)])
 @pytest.mark.parametrize("loss", cases.ALL_LOSSES)

@@ -15,7 +15,7 @@ from hypothesis.extra import numpy as hnp
 
 from samekind.kernels.spectral import project_trace_ball
 from samekind.solvers.jointproblem import JointProblem
-from samekind.solvers.projected import MOST_PROJECTIONS, State, first_step, minimise, strongly_convex_bound
+from samekind.solvers.projected import MOST_PROJECTIONS, State, minimise, strongly_convex_bound
 from tests import cases, oracle
 
 
@@ -226,15 +226,6 @@ def test_evaluations_are_counted():
     problem = Orthant(np.geomspace(1e-2, 1, 9), np.ones(9), strong_convexity=1e-2)
     solution = minimise(problem, np.zeros(9), tol=1e-6, max_iter=500)
     assert problem.calls == solution.n_evaluations
-
-
-def test_the_first_step_lowers_the_objective_and_is_feasible():
-    case = cases.case("pairwise-equal")
-    problem = JointProblem(case.objective, case.Z, 0.1, trace_bound=0.2)
-    A = first_step(problem, np.zeros((6, 6)))
-    assert problem.value(A) < problem.value(np.zeros((6, 6)))
-    assert np.linalg.eigvalsh(A).min() >= -1e-15
-    assert np.trace(A) <= 0.2 + 1e-12
 
 
 def test_a_first_curvature_is_taken_as_it_is():

@@ -128,13 +128,16 @@ def anchor_plan(
     *,
     cells: int,
     all_same: bool,
+    without: IntArray | None = None,
 ) -> AnchorPlan:
     """`n_anchors` of the candidates, drawn without replacement; tiles of about `cells` cells.
 
-    `all_same`: same-class pairs are taken from tiles of their own, all of them but for classes too big.
+    `all_same`: same-class pairs are taken from tiles of their own, all of them but for classes too big. `without`: none
+    of these is drawn.
     """
     n_samples = int(class_sizes.sum())
-    drawn = np.sort(rng.permutation(candidates)[:n_anchors])
+    free = candidates if without is None else np.setdiff1d(candidates, without)
+    drawn = np.sort(rng.permutation(free)[:n_anchors])
     # Neighbours in class order share a batch: then few tiles hold same-class pairs, and batches are independent.
     batches = tuple(np.array_split(drawn, min(BATCHES, len(drawn))))
     block = int(np.clip(cells // len(batches[0]), 1, MOST_COLUMNS))

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from samekind.kernels.spectral import Matrix, principal_axes
 from samekind.solvers import lbfgs
 from samekind.solvers.certificate import Certificate, ConvexMetricProblem, certify
+from samekind.solvers.coordinates import Coordinates
 
 Leg: TypeAlias = Literal["free", "sphere", "inside"]
 
@@ -110,13 +111,14 @@ def minimise_factored(
     resume: State | None = None,
     certified: bool = True,
     scale: float | None = None,
+    coordinates: Coordinates | None = None,
 ) -> FactoredSolution:
     """From L0, up the staircase to `max_rank` columns or to a relative gap of `tol`.
 
     `certified=False` stays at the rank of L0 and ends where L is stationary. `scale` is that of a similar problem's
-    last run. With `resume` neither it nor L0 is looked at.
+    last run, in the same `coordinates`. With `resume` neither it nor L0 is looked at.
     """
-    descent = _Descent(problem, tol, max_iter, observe)
+    descent = _Descent(problem, tol, max_iter, observe, coordinates)
     now = descent.started("free", L0, scale) if resume is None else resume
     may_be_optimal = max_rank >= now.shape[0]
     while True:
@@ -148,8 +150,16 @@ def minimise_factored(
 class _Descent:
     """Legs of L-BFGS for one problem and one listener."""
 
-    def __init__(self, problem: FactoredProblem, tol: float, max_iter: int, observe: Callable[[Progress], bool | None]):
+    def __init__(
+        self,
+        problem: FactoredProblem,
+        tol: float,
+        max_iter: int,
+        observe: Callable[[Progress], bool | None],
+        coordinates: Coordinates | None,
+    ):
         self.problem = problem
+        self.coordinates = coordinates
         self.tol = tol
         self.max_iter = max_iter
         self.observe = observe
@@ -162,7 +172,7 @@ class _Descent:
         return self._surface(now.leg, now.shape).factor(now.run.x)
 
     def started(self, leg: Leg, L: Matrix, scale: float | None = None) -> State:
-        run = lbfgs.started(self._function(leg, L.shape), L.ravel(), scale)
+        run = lbfgs.started(self._function(leg, L.shape), self._surface(leg, L.shape).vector(L), scale)
         return State(leg, L.shape, run)
 
     def restarted(self, before: State, L: Matrix) -> State:
@@ -210,7 +220,7 @@ class _Descent:
 
     def _has_left(self, now: State) -> bool:
         """Whether a free leg is over because the trace exceeds its bound."""
-        return now.leg == "free" and _trace(now.run.x) > self.problem.trace_bound
+        return now.leg == "free" and _trace(self.factor(now)) > self.problem.trace_bound
 
     def _falls_inwards(self, now: State) -> bool:
         L = self.factor(now)
@@ -218,7 +228,9 @@ class _Descent:
         return float(np.vdot(gradient, L)) > 0
 
     def _surface(self, leg: Leg, shape: tuple[int, ...]) -> "_Free":
-        return _Sphere(shape, self.problem.trace_bound**0.5) if leg == "sphere" else _Free(shape)
+        if leg == "sphere":
+            return _Sphere(shape, self.coordinates, self.problem.trace_bound**0.5)
+        return _Free(shape, self.coordinates)
 
     def _function(self, leg: Leg, shape: tuple[int, ...]) -> lbfgs.Function:
         onto = self._surface(leg, shape)
@@ -231,32 +243,39 @@ class _Descent:
 
 
 class _Free:
-    """L itself."""
+    """L itself, in coordinates of its own where there are some."""
 
-    def __init__(self, shape: tuple[int, ...]):
+    def __init__(self, shape: tuple[int, ...], coordinates: Coordinates | None):
         self.shape = shape
+        self.coordinates = coordinates
+
+    def vector(self, L: Matrix) -> Matrix:
+        return (L if self.coordinates is None else self.coordinates.inverse @ L).ravel()
 
     def factor(self, v: Matrix) -> Matrix:
-        return v.reshape(self.shape)
+        M = v.reshape(self.shape)
+        return M if self.coordinates is None else self.coordinates.W @ M
 
     def pull_back(self, v: Matrix, gradient: Matrix) -> Matrix:
-        return gradient.ravel()
+        return (gradient if self.coordinates is None else self.coordinates.W @ gradient).ravel()
 
 
 class _Sphere(_Free):
     """`L = radius * V / ||V||`."""
 
-    def __init__(self, shape: tuple[int, ...], radius: float):
-        super().__init__(shape)
+    def __init__(self, shape: tuple[int, ...], coordinates: Coordinates | None, radius: float):
+        super().__init__(shape, coordinates)
         self.radius = radius
 
     def factor(self, v: Matrix) -> Matrix:
-        return (self.radius / np.linalg.norm(v) * v).reshape(self.shape)
+        V = super().factor(v)
+        return self.radius / float(np.linalg.norm(V)) * V
 
     def pull_back(self, v: Matrix, gradient: Matrix) -> Matrix:
-        length = float(np.linalg.norm(v))
-        across = gradient.ravel() - (gradient.ravel() @ v) / length**2 * v
-        return self.radius / length * across
+        V = super().factor(v)
+        length = float(np.linalg.norm(V))
+        across = gradient - float(np.vdot(gradient, V)) / length**2 * V
+        return super().pull_back(v, self.radius / length * across)
 
 
 def _widened(

@@ -1,6 +1,6 @@
 """Growing samples for step 2: few anchors first, more when progress drowns in their noise, all of them in the end."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 FIRST_ANCHORS = 1024
 GROWTH = 4
 CHECK_EVERY = 3  # iterations between two looks at the noise
+JUDGING_ANCHORS = 1024  # at most, that tell gains from noise
+NEARLY = 0.5  # share of `tol`: on all rows, what is left to gain, going by what the last iterations gained
 SETTLED = 0.05  # share of `tol`: samples came first, and on all rows an iteration gains less than this of f
 WITHIN = 2.0  # standard errors: a gain of less than these is within the noise
 CLASS_SHARES = (1 / 50, 1 / 5)  # of the classes in each stage; in the end the latter's samples, tilted, stand for all
@@ -48,22 +50,17 @@ def tilted_anchors(n_candidates: int) -> int:
     return max(2 * FIRST_ANCHORS, round(TILTED_ANCHORS * n_candidates))
 
 
-@dataclass
-class Noise:
-    """Whether what a few iterations gained would have been gained on other anchors too.
+def drowns(gains: NDArray[Any]) -> bool:
+    """Whether what was gained on a sample is within the noise, as batches of anchors that it does not have see it."""
+    return bool(gains.mean() <= WITHIN * standard_error(gains))
 
-    Each batch of anchors makes its own estimate of f, so that the gain has a mean and a standard error.
-    """
 
-    before: NDArray[Any] | None = None  # what each batch said at the last look
-
-    def drowns(self, estimates: NDArray[Any]) -> bool:
-        """Look again: is the gain since the last look within the noise?"""
-        before, self.before = self.before, estimates
-        if before is None:
-            return False
-        gain = before - estimates
-        return bool(gain.mean() <= WITHIN * standard_error(gain))
+def to_come(values: Sequence[float]) -> float:
+    """What is left to gain if gains go on shrinking as from the three iterations before to the last three."""
+    if len(values) < 7:
+        return np.inf
+    before, last = values[-7] - values[-4], values[-4] - values[-1]
+    return last**2 / (before - last) if 0 <= last < before else np.inf
 
 
 def standard_error(estimates: NDArray[Any]) -> float:

@@ -10,19 +10,23 @@ import numpy as np
 from samekind.kernels.spectral import Matrix
 from samekind.solvers import factored, projected
 from samekind.solvers.certificate import Certificate, certify
+from samekind.solvers.coordinates import Coordinates
 from samekind.solvers.events import Event, Observer, unobserved
 from samekind.solvers.growth import (
     CHECK_EVERY,
+    JUDGING_ANCHORS,
     LITTLE,
     LOOKS_SETTLED,
     MOST_IN_VAIN,
     MOST_LOOKS,
+    NEARLY,
     SETTLED,
-    Noise,
     class_shares,
+    drowns,
     sample_sizes,
     standard_error,
     tilted_anchors,
+    to_come,
 )
 from samekind.solvers.jointproblem import JointProblem
 from samekind.solvers.jointstate import JointState, Run
@@ -63,16 +67,16 @@ def solve_joint(
     resume: JointState | None = None,
     keep: Callable[[JointState], None] = lambda state: None,
 ) -> JointResult:
-    """Algorithm 2 from A = 0; `keep` is given what to `resume` from.
+    """Algorithm 2; `keep` is given what to `resume` from.
 
     `anchors="grow"`: on samples of the rows first, on all of them in the end; a number: on samples of so many at most.
     """
     n_samples = problem.objective.relation.n_samples
     chosen = choose_solver(problem.n_features, n_components, n_samples) if solver == "auto" else solver
-    way: Way = (Factored if chosen == "factored" else Convex)(n_components, tol)
+    way = _way(problem, chosen, n_components, tol)
     stages = _stages(problem, anchors, seed, way)
     state = JointState(0, way.first(stages[0], seed)) if resume is None else resume
-    course = _Course(way, stages, _Listener(observe, keep, max_iter, stages, tol), tol, max_iter, seed)
+    course = _Course(problem, way, stages, _Listener(observe, keep, max_iter, stages, tol), tol, max_iter, seed)
     while True:
         keep(state)
         stage, last = stages[state.stage], state.stage == len(stages) - 1
@@ -84,7 +88,16 @@ def solve_joint(
             break
     if not stage.objective.is_sample:  # but some classes, perhaps, whose f is not to be told
         stage = stages[-1]
-    return _finished(way, stage, found, state, stopped=course.listener.stopped, seed=seed)
+    return _finished(problem, way, stage, found, state, stopped=course.listener.stopped, seed=seed)
+
+
+def _way(problem: JointProblem, solver: Solver, n_components: int | None, tol: float) -> Way:
+    if solver == "convex":
+        return Convex(n_components, tol)
+    objective = problem.objective
+    return Factored(
+        n_components, tol, Coordinates.of(problem.Z, objective.relation.class_sizes, objective.executor.map)
+    )
 
 
 def choose_solver(n_features: int, n_components: int | None, n_samples: int) -> Solver:
@@ -112,6 +125,7 @@ def _stages(problem: JointProblem, anchors: int | Literal["all", "grow"], seed: 
 class _Course:
     """From stage to stage: on samples, then on all rows, for which a tilted sample stands as long as that helps."""
 
+    problem: JointProblem
     way: Way
     stages: list[JointProblem]
     listener: "_Listener"
@@ -141,12 +155,20 @@ class _Course:
         stage, last = self.stages[state.stage], state.stage == len(self.stages) - 1
         settles = len(self.stages) > 1 and (last or not stage.objective.is_sample)
         began = stage.value(state.start) if settles and not last else None
-        watch = _Watch(stage, self.way, self.listener, state, settles=settles, tol=self.tol, began=began)
+        others = self._others(stage, state) if not settles and _is_sample(stage) else None
+        watch = _Watch(stage, self.way, self.listener, state, settles=settles, tol=self.tol, began=began, others=others)
         found = self._found(stage, state, watch, certified=len(self.stages) == 1)
         found = replace(found, converged=found.converged or watch.settled, complete=last)
+        if others is not None:
+            found = replace(found, point=watch.safe_end(found.point))
         if not last and settles:
             found = replace(found, bound=-np.inf)
         return found, _after(state, found, state.stage + (not last))
+
+    def _others(self, stage: JointProblem, state: JointState) -> JointProblem:
+        """Anchors that are not learned from, to tell what is gained from what only its own anchors see."""
+        n_anchors = min(stage.objective.n_anchors, JUDGING_ANCHORS)
+        return self.problem.on_sample(n_anchors, np.random.RandomState([self.seed, state.stage, 2]), without=stage)
 
     def tilted(self, state: JointState) -> tuple[Found, JointState]:
         """A look at all rows, and descent on a sample that is set right by it and by those before."""
@@ -200,6 +222,7 @@ def _after(state: JointState, found: Found, stage: int) -> JointState:
         earlier_evaluations=state.earlier_evaluations + found.n_evaluations,
         run=None,
         noise=None,
+        safe=None,
         values=(),
         hint=found.hint,
     )
@@ -266,6 +289,7 @@ class _Watch:
         settles: bool,
         tol: float,
         began: float | None = None,
+        others: JointProblem | None = None,
     ):
         self.stage = stage
         self.way = way
@@ -274,7 +298,9 @@ class _Watch:
         self.settles = settles
         self.tol = tol
         self.began = began  # f where a stage of some classes began, or where it was tilted
-        self.noise = Noise(state.noise)
+        self.others = others  # what is not gained on their anchors is noise
+        if others is not None and state.noise is None:
+            self.state = replace(state, noise=way.batch_values(others, state.start))
         self.settled = False
         self._leg = state.run.leg if isinstance(state.run, factored.State) else "free"
 
@@ -282,48 +308,70 @@ class _Watch:
         return self._hear(now.x, now.value, now.iteration, now.state, {"gap": now.gap})
 
     def hear_factored(self, now: factored.Progress) -> bool:
-        return self._hear(now.L, now.value, now.iteration, now.state, {})
+        L = now.L if self.others is None else factored.within_trace(now.L, self.others.trace_bound)
+        return self._hear(L, now.value, now.iteration, now.state, {})
 
     def _hear(self, point: Matrix, value: float, iteration: int, run: Run, details: dict[str, Any]) -> bool:
         if isinstance(run, factored.State) and self._leg != run.leg:  # another leg starts elsewhere
             self._leg = run.leg
-            self.state, self.noise = replace(self.state, values=()), Noise()
+            self.state = replace(self.state, values=())
         values = (*self.state.values, value)[-8:]
         ends = self._little_is_gained(values)
-        if not self.settles and _is_sample(self.stage) and iteration % CHECK_EVERY == 0:
-            estimates = self.way.batch_values(self.stage, point)
-            ends |= self.noise.drowns(estimates)
-            details = details | {"estimated_error": standard_error(estimates)}
+        if self.others is not None and iteration % CHECK_EVERY == 0:
+            ends |= not self._is_gain(point)
+            assert self.state.noise is not None
+            details = details | {"estimated_error": standard_error(self.state.noise)}
         self.settled |= ends
-        self.state = replace(self.state, run=run, noise=self.noise.before, values=values)
+        self.state = replace(self.state, run=run, values=values)
         stop = self.listener.tell(self.stage, self.state, iteration, value, self.way.rank(point), **details)
         if iteration % KEEP_EVERY == 0 and not ends:
             self.listener.keep(self.state)
         return ends or stop
 
+    def _is_gain(self, point: Matrix) -> bool:
+        """Whether other anchors see f fall too, as far as their noise lets them; if so it is safe to end there."""
+        assert self.others is not None
+        assert self.state.noise is not None
+        estimates = self.way.batch_values(self.others, point)
+        if drowns(self.state.noise - estimates):
+            return False
+        self.state = replace(self.state, noise=estimates, safe=point)
+        return True
+
+    def safe_end(self, point: Matrix) -> Matrix:
+        """Where the solver ended, or the last point before it that was a gain."""
+        if self.settled or not self._is_gain(point):
+            return self.state.start if self.state.safe is None else self.state.safe
+        return point
+
     def _little_is_gained(self, values: tuple[float, ...]) -> bool:
         """In one iteration on all rows; on the samples of some classes in three, as it is not f itself."""
+        if not self.settles:
+            return False
+        if self.began is None and to_come(values) <= NEARLY * self.tol * abs(values[-1]):
+            return True
         window, little = (1, 0.0) if self.began is None else (3, LITTLE * (self.began - values[-1]))
-        if not self.settles or len(values) <= window:
+        if len(values) <= window:
             return False
         return values[-1 - window] - values[-1] <= max(little, SETTLED * self.tol * abs(values[-1]))
 
 
 def _finished(
-    way: Way, stage: JointProblem, found: Found, state: JointState, *, stopped: bool, seed: int
+    problem: JointProblem, way: Way, stage: JointProblem, found: Found, state: JointState, *, stopped: bool, seed: int
 ) -> JointResult:
     """f as it is over all rows, or as anchors see it that were not learned from; the certificate likewise."""
     full = way.factor(found.point, None)
     L = way.factor(found.point, way.n_components)
     rng = np.random.RandomState([seed, state.stage, 1])
     sampled = stage.objective.is_sample
-    seen = stage.on_sample(stage.objective.n_anchors, rng) if sampled else stage
+    seen = problem.on_sample(stage.objective.n_anchors, rng, without=stage) if sampled else problem
     certificate, dear = found.certificate, False
     if certificate is None:
         dear = not sampled and way.name == "factored" and stage.objective.n_candidates > 2 * CERTIFIED_ON
-        judge = stage.on_sample(CERTIFIED_ON, rng) if dear else seen
-        bound = -np.inf if dear else found.bound
-        certificate, _ = certify(judge, full @ full.T, full.shape[1], way.tol, bound, found.look)
+        judge = problem.on_sample(CERTIFIED_ON, rng) if dear else seen
+        bound = -np.inf if dear or sampled else found.bound  # that of these very rows
+        look = found.look or judge.value_and_gradient_at(full)
+        certificate, _ = certify(judge, full @ full.T, full.shape[1], way.tol, bound, look)
     if sampled:
         estimates = seen.factored_batch_values(L)
     else:

@@ -25,9 +25,12 @@ class JointProblem:
     ridge: float
     trace_bound: float = np.inf
 
-    def on_sample(self, n_anchors: int, rng: np.random.RandomState) -> "JointProblem":
-        """The same problem, its loss estimated from random anchors."""
-        return replace(self, objective=self.objective.sampled(n_anchors, rng))
+    def on_sample(
+        self, n_anchors: int, rng: np.random.RandomState, without: "JointProblem | None" = None
+    ) -> "JointProblem":
+        """The same problem over all rows, its loss estimated from random anchors; `without` those of another sample."""
+        known = None if without is None else without.objective.anchors
+        return replace(self, objective=self.objective.sampled(n_anchors, rng, known))
 
     def among_classes(self, share: float, rng: np.random.RandomState) -> "JointProblem":
         """The same problem on the samples of some classes alone."""
@@ -66,6 +69,11 @@ class JointProblem:
         loss, G = self.objective.value_and_form(self._distances(A), GramForm(self.Z))
         value = loss + self.ridge / 2 * float(np.vdot(A, A))
         return value, G + self.ridge * A
+
+    def value_and_gradient_at(self, L: Matrix) -> tuple[float, Matrix]:
+        """The same at A = L L^T, without Z A, which has the size of Z."""
+        loss, G = self.objective.value_and_form(FactoredDistances.euclidean(self._times(L)), GramForm(self.Z))
+        return loss + self._factored_ridge(L), G + self.ridge * L @ L.T
 
     def project(self, A: Matrix) -> Matrix:
         return project_trace_ball(A, self.trace_bound)

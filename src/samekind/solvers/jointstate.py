@@ -23,7 +23,8 @@ class JointState:
     earlier_iterations: int = 0
     earlier_evaluations: int = 0
     run: Run | None = None
-    noise: NDArray[Any] | None = None  # what the batches said when they were last looked at
+    noise: NDArray[Any] | None = None  # what batches of other anchors said where f had last fallen for them too
+    safe: Matrix | None = None  # that point, if it is not the start
     values: tuple[float, ...] = ()  # f after the last iterations of this stage
     hint: float | None = None  # curvature or scale where the stage before ended
     looks: Looks = field(default_factory=Looks)  # at all rows, to set a sample right
@@ -31,8 +32,7 @@ class JointState:
     def arrays(self) -> dict[str, NDArray[Any]]:
         """What a file keeps as arrays."""
         arrays = {"start": self.start, "values": np.array(self.values)}
-        if self.noise is not None:
-            arrays["noise"] = self.noise
+        arrays |= {name: array for name in ("noise", "safe") if (array := getattr(self, name)) is not None}
         arrays |= {f"looks {name}": array for name, array in self.looks.arrays().items()}
         return arrays | ({} if self.run is None else {f"run {name}": a for name, a in self.run.arrays().items()})
 
@@ -63,6 +63,7 @@ class JointState:
             int(facts["earlier_evaluations"]),
             None if facts["run"] is None else kind.restored(run, facts["run"]),
             arrays.get("noise"),
+            arrays.get("safe"),
             tuple(arrays["values"].tolist()),
             None if facts["hint"] is None else float(facts["hint"]),
             Looks.restored(looks, facts["looks"]),

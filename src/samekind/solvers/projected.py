@@ -143,11 +143,6 @@ def minimise(
     return Solution(now.x, now.value, gap, now.iteration, now.n_evaluations, now.converged, now.curvature)
 
 
-def first_step(problem: ProjectedProblem, x0: Point) -> Point:
-    """One projected gradient step."""
-    return _stepped(problem, _begun(problem, x0, None), tol=0.0)[0].x
-
-
 def first_curvature(value: float, g: Point) -> float:
     """A guess: the first step would halve f, if f went on as it starts."""
     return max(float(np.vdot(g, g)) / max(value, 1e-300), 1e-12)

@@ -5,16 +5,18 @@ from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
-from samekind.kernels.spectral import Matrix, leading_factor, rank_of
+from samekind.kernels.spectral import Matrix, leading_factor, principal_axes, rank_of
 from samekind.kernels.types import Array
 from samekind.solvers import factored, projected
 from samekind.solvers.certificate import Certificate
+from samekind.solvers.coordinates import Coordinates
 from samekind.solvers.growth import SETTLED
 from samekind.solvers.jointproblem import JointProblem
 from samekind.solvers.jointstate import JointState
 from samekind.solvers.tilts import TiltedProblem
 
 FIRST_RANK = 16  # where the staircase begins at the least
+MOST_FITTINGS = 30  # each way
 FILLING = 0.01  # length of random first columns, relative to the others
 
 Solver: TypeAlias = Literal["convex", "factored"]
@@ -131,6 +133,7 @@ class Convex:
 class Factored:
     n_components: int | None
     tol: float
+    coordinates: Coordinates
     name: Solver = "factored"
     tilts: bool = False  # over L it is no faster than more anchors
 
@@ -139,14 +142,27 @@ class Factored:
         return stage.n_features if self.n_components is None else min(stage.n_features, self.n_components)
 
     def first(self, stage: JointProblem, seed: int) -> Matrix:
-        """The leading columns of one projected gradient step from A = 0; short random ones where it has fewer."""
+        """The leading directions between classes, as long as serves; short random ones where there are fewer."""
         n_features = stage.n_features
         most = self.most(stage)
         rank = most if self.n_components is not None else min(most, max(FIRST_RANK, n_features // 4))
-        L = leading_factor(projected.first_step(stage, np.zeros((n_features, n_features))), rank)
+        L = self._fitted(stage, self.coordinates.first_factor(rank))
         missing = rank - L.shape[1]
         length = FILLING * max(float(np.linalg.norm(L)), 1e-3) / n_features**0.5
         return np.hstack([L, length * np.random.RandomState(seed).standard_normal((n_features, missing))])
+
+    def _fitted(self, stage: JointProblem, L: Matrix) -> Matrix:
+        """Twice the distances, or half of them, as long as that lowers f, which is convex in them."""
+        best = factored.within_trace(L, stage.trace_bound)
+        value = self.value(stage, best)
+        for times in (2.0, 0.5):
+            for _ in range(MOST_FITTINGS):
+                trial = factored.within_trace(best * times**0.5, stage.trace_bound)
+                tried = self.value(stage, trial)
+                if not tried < value:
+                    break
+                best, value = trial, tried
+        return best
 
     def descend(self, stage: Problem, state: JointState, max_iter: int, observe: Watch, *, certified: bool) -> Found:
         """Up the staircase where the rank is open; on a sample only as far as its noise allows."""
@@ -162,6 +178,7 @@ class Factored:
             resume=state.run if isinstance(state.run, factored.State) else None,
             certified=certified,
             scale=state.hint,
+            coordinates=self.coordinates,
         )
         return Found(
             solution.L,
@@ -176,7 +193,7 @@ class Factored:
         return stage.factored_batch_values(point)
 
     def factor(self, point: Matrix, n_components: int | None) -> Matrix:
-        return point
+        return principal_axes(point)
 
     def value(self, stage: JointProblem, L: Matrix) -> float:
         return stage.factored_value(L)
