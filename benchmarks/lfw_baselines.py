@@ -4,8 +4,8 @@ From a folder that `samekind lfw` has left come step 1's and step 2's metrics of
 the same features U_dagger^T x of the same training images (and of their mirror images, where step 2 has learned from
 them), of each family and of both together, and judges the same pairs by flip-free distances: for all methods alike from
 codes of pictures and of their mirror images. A fold's threshold is the best one for a method's own distances on the
-pairs of the other folds. Each method is taken with codes
-as they are (Euclidean), divided by the square roots of their lengths, and by their lengths (cosine).
+pairs of the other folds. Each method is taken with codes as they are (Euclidean), divided by the square roots of their
+lengths, and by their lengths (cosine).
 
 Others get more than ours: of each the best of several ranks and of the three ways to take codes counts, chosen by the
 very pairs that are judged; ours counts as `samekind lfw` learned it.
