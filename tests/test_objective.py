@@ -122,6 +122,22 @@ def test_kept_weights_give_every_form_the_same(loss):
                 np.testing.assert_array_equal(part, expected_part, err_msg=name)
 
 
+def test_weights_take_the_memory_of_those_that_nobody_needs_any_more(loss):
+    case = cases.case(loss, block=5)
+    form = GramForm(case.Z)
+    old = case.objective.weights(cases.under(case.Z, A)).kept()
+    old.into(form)
+    memory = {key: tile.H for key, tile in old.source.kept.items()}
+    assert memory
+    weights = case.objective.weights(cases.under(case.Z, 2 * A))
+    new = weights.kept(over=old)
+    value, G = new.into(form)
+    expected_value, expected = weights.into(form)
+    assert value == expected_value
+    np.testing.assert_array_equal(G, expected)
+    assert all(tile.H is memory[key] for key, tile in new.source.kept.items())
+
+
 @given(seed=st.integers(0, 10**6), name=st.sampled_from(cases.ALL_LOSSES))
 def test_the_order_of_samples_does_not_matter(seed, name):
     X, labels = cases.labelled_data()

@@ -4,7 +4,7 @@ Distances come as a source of tiles, so that every subproblem of the paper is th
 a block on top of present distances (Algorithm 1, line 5), the scores of all groups (line 4).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TypeVar
@@ -221,9 +221,16 @@ class Weights:
         result = form.total(parts(), self.objective.over_blocks)
         return sum(values), result
 
-    def kept(self) -> "Weights":
-        """The same, each tile made only once if the memory budget allows: for more than one form."""
-        return replace(self, source=self.objective.kept(self.source))
+    def kept(self, over: "Weights | None" = None) -> "Weights":
+        """The same, each tile made only once if the memory budget allows: for more than one form.
+
+        `over`: kept weights of the same objective that nobody needs any more. Their memory is used again, since the
+        first touch of fresh memory takes longer than making the weights.
+        """
+        source = self.source
+        if over is not None and isinstance(over.source, KeptTiles) and isinstance(source, WeightSource):
+            source = replace(source, memory={key: tile.H for key, tile in over.source.kept.items()})
+        return replace(self, source=self.objective.kept(source))
 
     def _noting(self, values: list[float], strip: list[Tile]) -> Iterator[WeightTile]:
         for tile in strip:
@@ -239,6 +246,7 @@ class WeightSource:
     objective: Objective
     distances: TileSource[Array]
     anchors: Anchors
+    memory: Mapping[TileKey, Array] = field(default_factory=dict)  # for the weights of some tiles
 
     def tile(self, tile: Tile) -> WeightTile:
         value, H = self.objective.loss.tile_weights(
@@ -247,7 +255,10 @@ class WeightSource:
             self.anchors.of(tile.rows),
             self.anchors.of(tile.cols) if tile.mirrored else None,
         )
-        return WeightTile(tile.rows, tile.cols, H, value, tile.number)
+        if tile.key in self.memory:
+            np.copyto(self.memory[tile.key], H)
+            H = self.memory[tile.key]
+        return WeightTile.of(tile.rows, tile.cols, H, value, tile.number)
 
 
 def _merge(statistics: LogSums, strip: list[Tile], parts: list[tuple[LogSums, LogSums | None]]) -> None:

@@ -28,7 +28,7 @@ def folded(W, tile):
 
 def evaluate(form, W, plan):
     parts = [
-        form.strip(WeightTile(t.rows, t.cols, folded(W, t).astype(form_dtype(form)), 0.0) for t in strip)
+        form.strip(WeightTile.of(t.rows, t.cols, folded(W, t).astype(form_dtype(form)), 0.0) for t in strip)
         for strip in plan.strips()
     ]
     return form.total(parts, lambda function: map(function, plan.blocks()))

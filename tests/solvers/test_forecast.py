@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from samekind.solvers import forecast
-from samekind.solvers.forecast import Forecast
+from samekind.solvers.forecast import Forecast, Outlook
 
 N_GROUPS, N_KINDS, N_PAIRS = 240, 8, 60
 
@@ -77,13 +77,22 @@ def test_groups_alike_tell_of_each_other(seed):
     assert np.sqrt(outlook.variance[unseen].mean()) < 5 * errors.std()
 
 
-def test_bounds_are_above_nearly_all_scores():
-    kinds, distances = kinds_of_groups()
-    before = np.random.default_rng(0).gamma(5, size=N_GROUPS)
-    after, looked = changed(before, kinds), looked_at()
+@pytest.mark.parametrize("seed", range(3))
+def test_chances_add_up_to_how_many_are_above(seed):
+    kinds, distances = kinds_of_groups(seed)
+    before = np.random.default_rng(seed).gamma(5, size=N_GROUPS)
+    after, looked = changed(before, kinds, seed), looked_at(seed=seed)
     outlook = Forecast(distances, before).outlook(looked, after[looked])
-    np.testing.assert_allclose(outlook.bounds(0.0), np.exp(outlook.expected))
-    assert (after <= outlook.bounds(3.0)).mean() > 0.97
+    for level in (0.5, 0.8, 0.95):
+        score = np.quantile(after, level)
+        assert outlook.chances(score).sum() == pytest.approx((after > score).sum(), rel=0.3)
+
+
+def test_chances_are_those_of_normal_logarithms():
+    outlook = Outlook(np.log([1.0, 2.0, 4.0, 4.0, 0.5]), np.array([0.25, np.log(2) ** 2, 0.0, 0.01, 0.0]))
+    # at 2: a factor of 2 is 1.386 standard deviations, then none; certainly above; 6.93 of them; certainly below
+    np.testing.assert_allclose(outlook.chances(2.0), [0.082828, 0.5, 1, 1, 0], atol=1e-6)
+    assert (outlook.chances(0.0) == 1).all()
 
 
 def test_what_is_looked_at_is_known_and_the_rest_grows_uncertain():

@@ -19,8 +19,14 @@ class WeightTile(NamedTuple):
     rows: Samples
     cols: Samples
     H: Array  # (n, m)
+    row_sums: Array  # (n,) of H; kept with it, as every form needs them
+    col_sums: Array  # (m,)
     value: float  # the tile's share of the loss, where the loss is a sum over tiles
-    number: int = -1  # of a sample's tile
+    number: int  # of a sample's tile, or -1
+
+    @classmethod
+    def of(cls, rows: Samples, cols: Samples, H: Array, value: float, number: int = -1) -> "WeightTile":
+        return cls(rows, cols, H, H.sum(axis=1), H.sum(axis=0), value, number)
 
 
 Result_co = TypeVar("Result_co", covariant=True)
@@ -145,8 +151,8 @@ def _scaled(Z: Array, degrees: Degrees, rows: slice) -> Array:
 
 
 def add_degrees(degrees: Degrees, tile: WeightTile) -> None:
-    degrees[tile.rows] += tile.H.sum(axis=1)
-    degrees[tile.cols] += tile.H.sum(axis=0)
+    degrees[tile.rows] += tile.row_sums
+    degrees[tile.cols] += tile.col_sums
 
 
 def _summed(parts: Iterable[Part]) -> tuple[Matrix, Degrees]:

@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
+from scipy.special import ndtr
 
 from samekind.kernels.types import Array, IntArray
 
-LENGTH = 0.5  # by which correlations of distances differ between groups whose changes still have much in common
+LENGTH = 1.0  # by which correlations of distances differ between groups whose changes still have much in common
 OWN_SHARE = 0.2  # of a group's change that it has in common with no other, in units of what it has
 OUTLYING = 4.0  # standard deviations: changes beyond, as of the groups just chosen, count as this
 MOST_TRAINED = 256  # changes that a forecast is made from
@@ -29,10 +30,11 @@ class Outlook(NamedTuple):
     expected: Vector  # (K,)
     variance: Vector  # (K,)
 
-    def bounds(self, caution: float) -> Vector:
-        """What scores are unlikely to exceed, `caution` standard deviations above what is expected."""
-        bounds: Vector = np.exp(self.expected + caution * np.sqrt(self.variance))
-        return bounds
+    def chances(self, score: float) -> Vector:
+        """Of each to be above a score."""
+        needed = np.log(max(score, np.finfo(np.float64).tiny)) - self.expected
+        chances: Vector = ndtr(-needed / np.sqrt(np.maximum(self.variance, SMALLEST_SPREAD**2)))
+        return chances
 
 
 class Forecast:

@@ -21,11 +21,13 @@ from samekind.store.scan import Sources, Stack
 
 FIRST_RANK, LARGEST_RANK = 8, 64  # of the sketch
 AGREEING = 0.015  # spread of exact over sketched scores, in logarithms, above which the rank of the sketch grows
-AT_LEAST, SHARE = 32, 0.01  # groups looked at together: so many, and this share of all
-LIKELY_ENOUGH = 2.5  # standard deviations by which a forecast may be too low
+AT_LEAST, SHARE = 64, 0.01  # groups looked at together: so many, and this share of all
+LEADING = 0.75  # of those looked at first in a round; the others are random
+MISSED = 0.05  # groups, as to be expected, that may be ahead of the best one seen without having been looked at
 PAIRS = 128  # of samples, whose distances tell which groups are alike
 TOLERATED = 0.99  # share of the best score that will do
 GROUPS_AT_ONCE, STACK_BYTES = 16, 2**25  # sketched by one thread, and what they may take
+STACKS = 2  # of few groups at least, for so many threads: results may not depend on how many there are
 AT_ONCE, AT_MOST = 2, 32  # groups scored exactly, at once and in a round
 CAUTION = 2.0  # standard deviations by which a sketched score may be too low
 FIRST_SPREAD = 0.1  # assumed before anything was compared
@@ -91,7 +93,7 @@ class Scoring:
 
     def through(self, groups: Sequence[int], seen: Callable[[Sequence[int], Stack], NDArray[Any]]) -> NDArray[Any]:
         """What is seen of the groups, some at once, one row each."""
-        n = min(GROUPS_AT_ONCE, max(1, STACK_BYTES // self.sources.largest))
+        n = min(GROUPS_AT_ONCE, max(1, STACK_BYTES // self.sources.largest), max(1, -(-len(groups) // STACKS)))
         batches = [groups[start : start + n] for start in range(0, len(groups), n)]
         parts = list(self.objective.executor.map(lambda some: seen(some, self.sources.of(some)), batches))
         return np.concatenate(parts) if parts else np.zeros(0)
@@ -127,9 +129,9 @@ class ExactSearch:
 class FastSearch:
     """Scores by a sketch of the weights, the leading ones then exactly.
 
-    In the first round all groups are looked at. Later the leaders and as many random groups are; by what became of
-    them the others' scores are foreseen, and groups are looked at from the highest bound down until the rest is
-    unlikely to be ahead of the best one seen (as in Minoux' lazy greedy algorithm, where an old score is the bound).
+    In the first round all groups are looked at. Later the leaders and some random groups are; by what became of them
+    the others' scores are foreseen, and groups are looked at, the likeliest first, until hardly any is to be expected
+    ahead of the best one seen (as in Minoux' lazy greedy algorithm, where an old score is the bound).
     """
 
     def __init__(self, scoring: Scoring, groups: Sequence[int], seed: int):
@@ -218,8 +220,8 @@ class FastSearch:
     ) -> tuple[dict[int, float], float]:
         """Sketched scores from the top down; and how uncertain those not looked at are, in logarithms."""
         falling = np.argsort(-forecast.known.expected, kind="stable")
-        leaders, others = np.split(falling, [self.at_once])
-        some = np.random.RandomState([self.seed, n_rounds, 1]).permutation(others)[: self.at_once]
+        leaders, others = np.split(falling, [round(LEADING * self.at_once)])
+        some = np.random.RandomState([self.seed, n_rounds, 1]).permutation(others)[: self.at_once - len(leaders)]
         seen: dict[int, float] = {}
         self._see(seen, np.concatenate([leaders, some]), laplacian, metric)
         trained = 0
@@ -227,15 +229,15 @@ class FastSearch:
             looked, scores = np.array(list(seen)), np.array(list(seen.values()))
             if len(looked) >= 2 * trained:
                 outlook, trained = forecast.outlook(looked, scores), len(looked)
-            bounds = outlook.bounds(LIKELY_ENOUGH)
-            bounds[looked] = -np.inf
-            ahead = int(np.count_nonzero(bounds * TOLERATED >= scores.max()))
+            chances = outlook.chances(scores.max() / TOLERATED)
+            chances[looked] = 0
+            rising = np.argsort(chances, kind="stable")
+            ahead = int(np.count_nonzero(np.cumsum(chances[rising]) > MISSED))
             if not ahead:
                 forecast.learn(outlook, looked, scores)
-                unseen = np.isfinite(bounds)
-                return seen, float(np.sqrt(np.mean(outlook.variance[unseen]))) if unseen.any() else 0.0
-            batch = np.argsort(-bounds, kind="stable")[: min(ahead, self.at_once)]
-            self._see(seen, batch, laplacian, metric)
+                unseen = np.delete(outlook.variance, looked)
+                return seen, float(np.sqrt(np.mean(unseen))) if len(unseen) else 0.0
+            self._see(seen, rising[-min(ahead, self.at_once) :], laplacian, metric)
 
     def _see(self, seen: dict[int, float], at: IntArray, laplacian: SketchedLaplacian, metric: BlockMetric) -> None:
         rising = np.sort(at)

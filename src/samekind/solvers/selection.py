@@ -224,13 +224,14 @@ def select_groups(
         solver.recall(resume.facts_of_memory)
         if resume.steps and resume.facts_of_memory.get("rows") != objective.n_anchors:  # another memory budget
             state = replace(state, value=selection.value())
+    weights: Weights | None = None
     while not state.stopped_because:
         n_rounds = len(state.steps)
         if n_rounds >= max_groups:
             state = replace(state, stopped_because=f"max_groups={max_groups} rounds done")
             keep(state)
             break
-        weights = objective.weights(selection.present).kept()
+        weights = objective.weights(selection.present).kept(over=weights)
         choice = finder.best(weights, selection.metric, n_rounds)
         problem = selection.problem(choice.group)
         solved = solver.solve(problem, state.value, weights, n_rounds)
