@@ -17,6 +17,7 @@ from samekind.kernels.compiled import compiled_exactly
 # Few rows at a time, or too many lines are written at once; but then each group's first touch would wait for memory,
 # so its first two lines are asked for some groups ahead.
 _ROWS, _AHEAD, _LINE = 5, 4, 32
+_LANES = 8
 
 _SETTINGS: Any = config
 _TABLE = np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32)
@@ -85,16 +86,25 @@ def gather(source: Any, groups: Any, rows: Any, places: Any, starts: Any, out: A
 
 @compiled_exactly
 def gather_stacked(source: Any, groups: Any, rows: Any, places: Any, at: Any, means: Any, out: Any) -> None:
-    """`out[at[j], places[i]] = source[groups[j], rows[i]] - means[at[j]]`, source (K, n, d) float16 as uint16."""
+    """`out[at[j], places[i]] = source[groups[j], rows[i]] - means[at[j]]`, source (K, n, d) float16 as uint16.
+
+    Zeros follow where `out` is wider than d. Whole lanes are read, beyond d too, as single numbers take longer.
+    """
     _, n, d = source.shape
-    flat = source.reshape(-1)
+    flat, width = source.reshape(-1), out.shape[2]
+    lanes = min(width, -(-d // _LANES) * _LANES)
     for j in range(len(groups)):
         k, mean = groups[j], means[at[j]]
         for i in range(len(rows)):
             place = (k * n + rows[min(i + _AHEAD, len(rows) - 1)]) * d
             _prefetch(flat, place)
             _prefetch(flat, place + _LINE)
-            halves = source[k, rows[i]]
+            start = (k * n + rows[i]) * d
             floats = out[at[j], places[i]]
-            for t in range(d):
-                floats[t] = _converted(halves[t]) - mean[t]
+            halves = flat[start : start + lanes]
+            for t in range(len(halves)):
+                value = _converted(halves[t]) - mean[t]
+                floats[t] = value if t < d else np.float32(0)
+        if lanes < width or k == len(source) - 1:  # where the source ends, lanes may end with it
+            for i in range(len(rows)):
+                out[at[j], places[i], d:] = 0

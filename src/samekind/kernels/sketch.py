@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.linalg
@@ -25,6 +25,15 @@ PROBES = 8  # random directions beside Q: they tell how much it misses, and are 
 def full_lanes(width: int) -> int:
     """The next width that the processor handles without a rest."""
     return -(-width // LANES) * LANES
+
+
+class Upper(NamedTuple):
+    """The upper triangle of such a matrix in panels: all that a symmetric product needs, if what is beside the diagonal
+    counts twice."""
+
+    panels: IntArray  # (n, 4): first sample of both rows and columns, rows, columns, where its entries begin
+    entries: IntArray  # of the matrix, panel by panel
+    times: Array  # how often each counts
 
 
 @dataclass(frozen=True)
@@ -65,6 +74,27 @@ class ClassLayout:
         b = blocks[chosen]
         entries = self.offsets[b] + (i[chosen] - self.starts[b]) * self.sizes[b] + (j[chosen] - self.starts[b])
         return chosen, entries
+
+    @cached_property
+    def upper(self) -> "Upper":
+        """Small blocks row by row; big ones in several rows at once, worth a matrix product each."""
+        panels: list[tuple[int, int, int, int]] = []
+        entries: list[IntArray] = []
+        times: list[Array] = []
+        filled = 0
+        for start, size, at in zip(self.starts.tolist(), self.sizes.tolist(), self.offsets.tolist(), strict=False):
+            step = 1 if size < BIG_CLASS else PANEL_ROWS
+            for row in range(0, size, step):
+                i, j = np.ogrid[row : min(row + step, size), row:size]
+                panels.append((start + row, len(i), size - row, filled))
+                entries.append((at + i * size + j).ravel())
+                times.append((np.float32(1) * (j >= i) + (j > i)).ravel())
+                filled += len(entries[-1])
+        return Upper(
+            np.array(panels, dtype=np.intp).reshape(-1, 4),
+            np.concatenate([np.zeros(0, np.intp), *entries]).astype(np.intp),
+            np.concatenate([np.zeros(0, np.float32), *times]).astype(np.float32),
+        )
 
     def times(self, entries: Array, Y: Array) -> Array:
         """The block diagonal matrix times Y (N, r)."""
@@ -161,28 +191,9 @@ class SketchedLaplacian:
 
     @cached_property
     def _upper(self) -> tuple[IntArray, Array]:
-        """C's upper triangle, twice its entries but for the diagonal, as panels: all that a symmetric product needs.
-
-        Small classes row by row; big ones in blocks of rows, worth a matrix product each.
-        """
-        layout = self.layout
-        panels: list[tuple[int, int, int, int]] = []
-        pieces: list[Array] = []
-        filled = 0
-        for start, size, at in zip(
-            *(a.tolist() for a in (layout.starts, layout.sizes, layout.offsets[:-1])), strict=True
-        ):
-            C = self.same[at : at + size**2].reshape(size, size)
-            upper = 2 * np.triu(C)
-            np.fill_diagonal(upper, np.diag(C))
-            step = 1 if size < BIG_CLASS else PANEL_ROWS
-            for row in range(0, size, step):
-                piece = upper[row : row + step, row:]
-                panels.append((start + row, *piece.shape, filled))
-                pieces.append(piece.ravel())
-                filled += piece.size
-        entries = np.concatenate(pieces) if pieces else np.zeros(0, np.float32)
-        return np.array(panels, dtype=np.intp).reshape(-1, 4), entries
+        """C's upper triangle as the layout's panels, twice its entries but for the diagonal."""
+        upper = self.layout.upper
+        return upper.panels, self.same[upper.entries] * upper.times
 
     @cached_property
     def _local(self) -> threading.local:

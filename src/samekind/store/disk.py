@@ -180,7 +180,8 @@ class DiskStore:
     ) -> None:
         """Into out[j, i] the features of group j of row i less means[j], for some groups and rows in this order.
 
-        `out` (len(groups), len(rows), w) may be wider than a group. One thread does it: others may do other groups.
+        `out` (len(groups), len(rows), w) may be wider than a group; zeros follow. One thread does it: others may do
+        other groups.
         """
         from samekind.kernels.halves import gather_stacked
 

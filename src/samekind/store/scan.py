@@ -71,7 +71,7 @@ class Sources:
         return stacked
 
     def _fill(self, stack: NDArray[np.float32], named: IntArray, numbers: IntArray, sizes: list[int]) -> None:
-        """The features of each group, centred."""
+        """The features of each group, centred, and zeros."""
         if self.whitening is not None and getattr(self.raw, "can_stack", False):
             means = np.zeros((len(stack), stack.shape[2]), np.float32)
             for mean, k in zip(means, named, strict=True):
@@ -80,8 +80,7 @@ class Sources:
         else:
             for Z, k, size in zip(stack, numbers.tolist(), sizes, strict=True):
                 Z[:, :size] = centred(self.raw.panel([k], self.rows))
-        for Z, size in zip(stack, sizes, strict=True):
-            Z[:, size:] = 0
+                Z[:, size:] = 0
 
     def _buffer(self, length: int) -> NDArray[np.float32]:
         kept: NDArray[np.float32] | None = getattr(self._local, "buffer", None)
