@@ -295,7 +295,7 @@ def test_weights_of_nothing_are_sketched_as_nothing(strict_warnings):
 # -- one group, compiled ----------------------------------------------------------------------------------------------
 
 
-panels = st.lists(st.tuples(st.integers(0, 9), st.integers(1, 4), st.integers(1, 9)), max_size=6)
+panels = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), st.integers(1, 4), st.integers(1, 9)), max_size=6)
 
 
 @given(panels, st.integers(1, 9), st.integers(0, 4), st.integers(0, 10**6))
@@ -303,12 +303,12 @@ def test_a_group_is_weighted_as_numpy_would(panels, width, n_beside, seed):
     n, rng = 18, np.random.default_rng(seed)
     X, degrees, entries = (
         rng.normal(size=shape).astype(np.float32)
-        for shape in ((n, width), n, sum(rows * cols for _, rows, cols in panels))
+        for shape in ((n, width), n, sum(rows * cols for *_, rows, cols in panels))
     )
-    C, listed, at = np.zeros((n, n)), np.zeros((len(panels), 4), np.intp), 0
-    for p, (first, rows, cols) in enumerate(panels):
-        listed[p] = first, rows, cols, at
-        C[first : first + rows, first : first + cols] += entries[at : at + rows * cols].reshape(rows, cols)
+    C, listed, at = np.zeros((n, n)), np.zeros((len(panels), 5), np.intp), 0
+    for p, (row, col, rows, cols) in enumerate(panels):
+        listed[p] = row, col, rows, cols, at
+        C[row : row + rows, col : col + cols] += entries[at : at + rows * cols].reshape(rows, cols)
         at += rows * cols
     out = np.full((n, width + n_beside), -7, np.float32)
     before = X.copy()

@@ -71,7 +71,10 @@ def test_json_has_every_stage_and_no_nan(lfw):
         ]
         assert told["settings"]["max_groups"] == 3
         first = findings.outcomes[0].results
-        assert told["stages"][0]["results"][0]["accuracy"] == next(iter(first.values())).accuracy
+        shown, result = told["stages"][0]["results"][0], next(iter(first.values()))
+        assert shown["accuracy"] == result.accuracy
+        assert shown["standard_error"] == (None if findings is lfw.view1 else result.standard_error)
+        assert shown["true_match_rate"] == {"at": 1e-3, "is": result.true_match_rate}
 
 
 @pytest.mark.parametrize("view", ["view1", "view2"])

@@ -28,12 +28,12 @@ def full_lanes(width: int) -> int:
 
 
 class Upper(NamedTuple):
-    """The upper triangle of such a matrix in panels: all that a symmetric product needs, if what is beside the diagonal
-    counts twice."""
+    """What such a matrix has above its diagonal, in panels: twice this is all that a symmetric product needs of it, as
+    nothing is on the diagonal."""
 
-    panels: IntArray  # (n, 4): first sample of both rows and columns, rows, columns, where its entries begin
+    panels: IntArray  # (n, 5): samples of the first row and column, rows, columns, where its entries begin
     entries: IntArray  # of the matrix, panel by panel
-    times: Array  # how often each counts
+    times: Array  # how often each counts: 2, or 0 where a panel reaches below
 
 
 @dataclass(frozen=True)
@@ -76,22 +76,22 @@ class ClassLayout:
         return chosen, entries
 
     @cached_property
-    def upper(self) -> "Upper":
+    def upper(self) -> Upper:
         """Small blocks row by row; big ones in several rows at once, worth a matrix product each."""
-        panels: list[tuple[int, int, int, int]] = []
+        panels: list[tuple[int, int, int, int, int]] = []
         entries: list[IntArray] = []
         times: list[Array] = []
         filled = 0
         for start, size, at in zip(self.starts.tolist(), self.sizes.tolist(), self.offsets.tolist(), strict=False):
             step = 1 if size < BIG_CLASS else PANEL_ROWS
-            for row in range(0, size, step):
-                i, j = np.ogrid[row : min(row + step, size), row:size]
-                panels.append((start + row, len(i), size - row, filled))
+            for row in range(0, size - 1, step):
+                i, j = np.ogrid[row : min(row + step, size - 1), row + 1 : size]
+                panels.append((start + row, start + row + 1, len(i), j.size, filled))
                 entries.append((at + i * size + j).ravel())
-                times.append((np.float32(1) * (j >= i) + (j > i)).ravel())
+                times.append(np.float32(2) * (j > i).ravel())
                 filled += len(entries[-1])
         return Upper(
-            np.array(panels, dtype=np.intp).reshape(-1, 4),
+            np.array(panels, dtype=np.intp).reshape(-1, 5),
             np.concatenate([np.zeros(0, np.intp), *entries]).astype(np.intp),
             np.concatenate([np.zeros(0, np.float32), *times]).astype(np.float32),
         )
@@ -168,13 +168,13 @@ class SketchedLaplacian:
 
         n, _, width = Z.shape
         V = self._buffer(width)
-        products = np.empty((n, width, V.shape[1]), np.float32)
+        products = np.empty((n, V.shape[1], width), np.float32)
         for Z_k, product in zip(Z, products, strict=True):
             weighted(Z_k, self.degrees, *self._upper, V)
-            np.matmul(Z_k.T, V, out=product)
-        G = symmetrised(products[:, :, :width].astype(np.float64))
-        P = products[:, :, width : width + self.rank].astype(np.float64)
-        G -= P @ self.B @ np.swapaxes(P, 1, 2)
+            np.matmul(V.T, Z_k, out=product)
+        G = symmetrised(products[:, :width].astype(np.float64))
+        P = products[:, width : width + self.rank].astype(np.float64)
+        G -= np.swapaxes(P, 1, 2) @ self.B @ P
         return G
 
     def _buffer(self, width: int) -> Array:
@@ -191,7 +191,7 @@ class SketchedLaplacian:
 
     @cached_property
     def _upper(self) -> tuple[IntArray, Array]:
-        """C's upper triangle as the layout's panels, twice its entries but for the diagonal."""
+        """Twice what C has above its diagonal, as the layout's panels."""
         upper = self.layout.upper
         return upper.panels, self.same[upper.entries] * upper.times
 

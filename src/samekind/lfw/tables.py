@@ -77,10 +77,12 @@ def _stage_json(outcome: Outcome) -> dict[str, Any]:
                 "threshold_from": source,
                 "accuracy": result.accuracy,
                 "standard_deviation": None if len(result.folds) < 2 else result.standard_deviation,
+                "standard_error": None if len(result.folds) < 2 else result.standard_error,
                 "accuracies": result.accuracies.tolist(),
                 "thresholds": result.thresholds.tolist(),
                 "auc": result.auc,
                 "eer": result.eer,
+                "true_match_rate": {"at": result.far, "is": result.true_match_rate},
             }
             for source, result in outcome.results.items()
         ],
