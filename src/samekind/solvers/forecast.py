@@ -15,7 +15,7 @@ from scipy.special import ndtr
 from samekind.kernels.types import Array, IntArray
 
 LENGTH = 1.0  # by which correlations of distances differ between groups whose changes still have much in common
-OWN_SHARE = 0.2  # of a group's change that it has in common with no other, in units of what it has
+OWN_SHARE = 0.1  # of a group's change that it has in common with no other, in units of what it has
 OUTLYING = 4.0  # standard deviations: changes beyond, as of the groups just chosen, count as this
 MOST_TRAINED = 256  # changes that a forecast is made from
 SMALLEST_SCORE = 1e-6  # of the best: what is below counts as this, as zero has no logarithm
