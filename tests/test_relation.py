@@ -58,7 +58,7 @@ def test_singletons_pair_with_nobody():
     relation, _ = related(list(range(6)))
     pairs = relation.tile(slice(0, 4), slice(2, 6))
     assert not len(pairs.same[0])
-    np.testing.assert_array_equal(pairs.alike, [[2, 3], [0, 1]])
+    np.testing.assert_array_equal(pairs.runs.alike, [[2, 3], [0, 1]])
 
 
 def test_counts_are_the_papers():

@@ -7,62 +7,39 @@ diagonal hold same-class pairs, and the rest need no mask at all. All pairs, and
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from samekind.kernels.distances import squared_distances
-from samekind.kernels.exponentials import ABSENT
+from samekind.kernels.exponentials import without_runs
 from samekind.kernels.reductions import smallest
+from samekind.kernels.runs import NOWHERE, Places, Runs
 from samekind.kernels.types import Array, BoolArray, IntArray, places
-
-Places: TypeAlias = tuple[IntArray, IntArray]  # rows and columns of chosen cells of a tile
-NOWHERE: Places = np.zeros(0, np.intp), np.zeros(0, np.intp)
 
 
 @dataclass(frozen=True)
 class PairTile:
     """The relation on one tile: every pair is of two classes, but for a run of columns in each row."""
 
-    first: IntArray | None = None  # (n,) the row's own class begins at this column; None where no row meets its class
-    last: IntArray | None = None  # (n,) and ends before this one
-    own: IntArray | None = None  # (n,) the column where a row's sample meets itself, or would
+    runs: Runs | None = None  # the columns of each row's own class; None where no row meets its class
     chosen: tuple[Places, Places] | None = None  # targets and targets_back, where target neighbours were chosen
     count_others: float = 1.0  # how often a pair of two classes counts, where pairs are a sample
     count_same: float = 1.0  # how often a pair of one class counts
 
     def others(self, D: Array) -> Array:
         """The distances of pairs of two classes, ABSENT elsewhere; D itself where all are."""
-        if self.first is None:
-            return D
-        D = D.copy()
-        D[self.alike] = ABSENT
-        return D
+        return D if self.runs is None else without_runs(D, self.runs)
 
     @property
     def nbytes(self) -> int:
-        """What it takes with its places, of which there are two kinds, of two indices each."""
-        if self.first is None or self.last is None:
-            return 0
-        return 8 * (3 * len(self.first) + 4 * int(np.maximum(self.last - self.first, 0).sum()))
+        return 0 if self.runs is None else self.runs.nbytes
 
-    @cached_property
-    def alike(self) -> Places:
-        """The pairs of the same class, and those of a sample with itself."""
-        if self.first is None or self.last is None:
-            return NOWHERE
-        lengths = np.maximum(self.last - self.first, 0)
-        i = np.repeat(np.arange(len(lengths)), lengths)
-        j = np.arange(len(i)) + np.repeat(self.first - (np.cumsum(lengths) - lengths), lengths)
-        return i, j
-
-    @cached_property
+    @property
     def same(self) -> Places:
         """The pairs of the same class."""
-        i, j = self.alike
-        partners = j != self.own[i] if self.own is not None else slice(None)
-        return i[partners], j[partners]
+        return NOWHERE if self.runs is None else self.runs.same
 
     @property
     def targets(self) -> Places:
@@ -118,12 +95,12 @@ class Relation:
         first, last = _places_in(cols, starts[rows]), _places_in(cols, ends[rows])
         if not (first < last).any():
             return PairTile(count_others=others, count_same=same)
-        own = _places_in(cols, places(rows), outside=True)
+        runs = Runs(first, last, _places_in(cols, places(rows), outside=True))
         if self.neighbors is None or not isinstance(cols, slice):
-            return PairTile(first, last, own, None, others, same)
+            return PairTile(runs, None, others, same)
         targets = self._targets(rows, cols)
         back, forth = self._targets(cols, rows) if isinstance(rows, slice) else NOWHERE
-        return PairTile(first, last, own, (targets, (forth, back)), others, same)
+        return PairTile(runs, (targets, (forth, back)), others, same)
 
     @cached_property
     def _runs(self) -> tuple[IntArray, IntArray]:

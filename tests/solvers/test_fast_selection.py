@@ -28,6 +28,7 @@ def loss(request):
 def quick(monkeypatch):
     """One thread of BLAS, as the estimators have it, and few tiles."""
     monkeypatch.setattr(anchors, "BATCHES", 4)
+    monkeypatch.setattr(anchors, "SMALLEST_BLOCK", 1)
     monkeypatch.setattr(anchors, "SUBSET_BLOCKS", 2)
     with single_threaded_blas():
         yield

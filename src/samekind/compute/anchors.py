@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from samekind.compute.tiles import Tile, runs
+from samekind.compute.tiles import SMALLEST_BLOCK, Tile, runs
 from samekind.kernels.types import IntArray
 
 BATCHES = 16  # of anchors, whose spread tells the noise
 MOST_COLUMNS = 4096  # of a tile
-SUBSET_BLOCKS = 6  # of rows at the least, so that threads have something to share
+SUBSET_BLOCKS = 6  # of rows, so that threads have something to share, if they do not become too small
 PACKED = 256  # samples whose classes share a tile
 MOST_CLASS_ROWS = 1024  # beyond it, a class's pairs are sampled as well
 
@@ -105,7 +105,7 @@ def subset_plan(
     here = np.bincount(codes[members], minlength=len(class_sizes))
     seen = _n_other_pairs(here)
     others = _n_other_pairs(class_sizes) / seen if seen else 0.0
-    block = int(min(cells**0.5, max(1, -(-n_members // SUBSET_BLOCKS))))
+    block = int(min(cells**0.5, max(SMALLEST_BLOCK, -(-n_members // SUBSET_BLOCKS))))
     n_tiles = SubsetPlan(n_samples, members, block, (), others).n_tiles
     return SubsetPlan(n_samples, members, block, tuple(_class_tiles(class_sizes, n_tiles, rng, cells)), others)
 

@@ -66,6 +66,8 @@ class TrainingData:
         """Whitened on these samples; as it is where None."""
         if dims is None:
             return self
+        if hasattr(self.store, "read_ahead"):
+            self.store.read_ahead(range(len(self.store.group_sizes)))
         whitening = Whitening.learned(self.store, np.arange(len(self.rows)), dims=dims)
         return replace(self, store=WhitenedStore(self.store, whitening), whitening=whitening)
 

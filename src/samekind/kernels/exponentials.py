@@ -5,10 +5,11 @@ Large float32 tiles are handed to `fused`, compiled, one pass each; the NumPy of
 
 import numpy as np
 
+from samekind.kernels.runs import Runs
 from samekind.kernels.types import Array
 
 ABSENT = 1e30  # a distance that stands for no pair at all: finite, as compiled code may not know infinity
-FUSED_FROM = 1 << 16  # cells: below it, loading a compiler takes longer than the work
+FUSED_FROM = 1 << 15  # cells: below it, loading a compiler takes longer than the work
 
 
 def exp_sums(low: float, D: Array) -> tuple[Array, Array]:
@@ -48,6 +49,35 @@ def sigmoid_and_softplus_sum(threshold: float, D: Array, scale: float) -> tuple[
     H = sigmoid(margin, E)
     H *= D.dtype.type(scale)
     return H, total
+
+
+def softplus_over_runs(threshold: float, D: Array, runs: Runs, scales: Array, H: Array) -> float:
+    """Sum of `scales_i softplus(D_ij - threshold)` over runs of columns; `scales_i sigmoid(D_ij - threshold)` into H.
+
+    A sample does not meet itself.
+    """
+    if _is_large(D):
+        from samekind.kernels import fused
+
+        sums = fused.softplus_over_runs(D.dtype.type(threshold), D, runs.first, runs.last, runs.own, scales.astype(D.dtype), H)
+        return float(scales @ sums)
+    margin = D[runs.same] - D.dtype.type(threshold)
+    E = exp_minus_abs(margin)
+    each = scales[runs.same[0]]
+    H[runs.same] = each.astype(D.dtype) * sigmoid(margin, E)
+    return float(each @ (np.log1p(E) + np.maximum(margin, 0)))
+
+
+def without_runs(D: Array, runs: Runs) -> Array:
+    """A copy, ABSENT in the runs."""
+    D = D.copy()
+    if _is_large(D):
+        from samekind.kernels import fused
+
+        fused.fill_runs(D, runs.first, runs.last, D.dtype.type(ABSENT))
+    else:
+        D[runs.alike] = ABSENT
+    return D
 
 
 def scaled_sum(D0: Array, scale: float, D: Array, out: Array) -> None:

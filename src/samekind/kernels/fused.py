@@ -88,6 +88,45 @@ def sigmoid_and_softplus_parts(threshold: Any, D: Any, scale: Any) -> Any:
 
 
 @compiled
+def softplus_over_runs(threshold: Any, D: Any, first: Any, last: Any, own: Any, scales: Any, H: Any) -> Any:
+    """Sums (n,) of `softplus(D - threshold)` over a run of columns in each row, `scales * sigmoid` into H."""
+    n, m = D.shape
+    sums = np.zeros(n)
+    factors, hinges = np.empty(m, np.float32), np.empty(m, np.float32)
+    for i in range(n):
+        start, length, itself = first[i], last[i] - first[i], own[i]
+        if length <= 0:
+            continue
+        met = start <= itself < last[i]
+        kept = H[i, itself] if met else _ZERO
+        for j in range(length):
+            margin = D[i, start + j] - threshold
+            E = _exp(-abs(margin))
+            factors[j] = _ONE + E
+            hinges[j] = max(margin, _ZERO)
+            H[i, start + j] = scales[i] * ((_ONE if margin >= _ZERO else E) / factors[j])
+        if met:
+            H[i, itself] = kept
+            factors[itself - start], hinges[itself - start] = _ONE, _ZERO
+        total, product = 0.0, 1.0
+        for j in range(length):
+            total += hinges[j]
+            product *= factors[j]
+            if j % FACTORS == FACTORS - 1:
+                total += np.log(product)
+                product = 1.0
+        sums[i] = total + np.log(product)
+    return sums
+
+
+@compiled
+def fill_runs(D: Any, first: Any, last: Any, value: Any) -> None:
+    for i in range(len(D)):
+        for j in range(first[i], last[i]):
+            D[i, j] = value
+
+
+@compiled
 def scaled_sum(D0: Any, scale: Any, D: Any, out: Any) -> None:
     n, m = D.shape
     for i in range(n):

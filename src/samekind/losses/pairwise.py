@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from samekind.kernels.exponentials import exp_minus_abs, sigmoid, sigmoid_and_softplus_sum
+from samekind.kernels.exponentials import sigmoid_and_softplus_sum, softplus_over_runs
 from samekind.kernels.reductions import LogSums
 from samekind.kernels.types import Array, IntArray
 from samekind.losses.base import Anchors
@@ -85,11 +85,9 @@ class BoundPairwiseLoss:
             value = share * total
         else:
             H, value = np.zeros_like(D), 0.0
-        shares = ends * pairs.count_same * rows.factors[pairs.same[0]]
-        margin = D[pairs.same] - D.dtype.type(self.threshold)
-        E = exp_minus_abs(margin)
-        value += float(shares @ (np.log1p(E) + np.maximum(margin, 0)))
-        H[pairs.same] = shares.astype(D.dtype) * sigmoid(margin, E)
+        if pairs.runs is not None:
+            shares = ends * pairs.count_same * rows.factors
+            value += softplus_over_runs(self.threshold, D, pairs.runs, shares, H)
         return value, H
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import mmap
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -29,6 +30,8 @@ from samekind.threads import effective_threads, in_threads
 _PANEL = np.dtype(np.float32)
 _MOST_MAPS = 256  # each keeps a file open, and a process may have about a thousand
 _WORTH_THREADS = 1 << 22  # bytes of a panel
+_FEW = 0.5  # share of a family's groups up to which they are read one by one, without what lies between them
+_CACHE_SHARE = 0.5  # of the machine's memory that groups read ahead may take
 
 
 class _Piece(NamedTuple):
@@ -45,6 +48,23 @@ class _Part(NamedTuple):
     family: Family
     groups: IntArray  # in the family
     starts: IntArray  # columns in the panel
+
+
+class _Mapped(NamedTuple):
+    """An array of a file."""
+
+    bits: NDArray[np.uint16]  # (groups, rows, size)
+    file: mmap.mmap
+    start: int  # of the array
+
+    def read_ahead(self, groups: IntArray) -> None:
+        """Have the system fetch these groups, and of them only what is asked for later."""
+        self.file.madvise(mmap.MADV_RANDOM)
+        length = self.bits[0].nbytes
+        for k in groups.tolist():
+            begin = self.start + k * length
+            page = begin - begin % mmap.PAGESIZE
+            self.file.madvise(mmap.MADV_WILLNEED, page, begin + length - page)
 
 
 class DiskStore:
@@ -190,10 +210,24 @@ class DiskStore:
         order = np.arange(len(chosen))
         parts = [(part, order[here]) for part, here in self._parts_and_places(chosen)]
         for piece in self._pieces(wanted):
-            n_rows = len(self.records[piece.number].rows)
             for part, at in parts:
-                source = self._mapped(part.family.file(piece.number), part.family.shape(n_rows))
+                source = self._array(part.family, piece.number).bits
                 gather_stacked(source, part.groups, piece.rows, piece.places, at, means, out)
+
+    def read_ahead(self, groups: Sequence[int]) -> None:
+        """Have the system fetch some groups that will be needed again and again, where they are few and fit memory.
+
+        Else it reads whole stretches of the files, and what lies between the groups may drive them out of memory.
+        """
+        chosen = _indices(groups, len(self.group_sizes), "group")
+        nbytes = self.n_rows * int(self.group_sizes[chosen].sum()) * STORED.itemsize
+        if not hasattr(mmap, "MADV_WILLNEED") or nbytes > _CACHE_SHARE * _physical_memory():
+            return
+        for part in self._parts(chosen):
+            if len(part.groups) <= _FEW * len(part.family.groups):
+                wanted = np.sort(part.groups)
+                for number in self._numbers:
+                    self._array(part.family, number).read_ahead(wanted)
 
     def verify(self) -> None:
         """Compare every array with its checksum; `StoreError` names the first that differs."""
@@ -239,17 +273,27 @@ class DiskStore:
         from samekind.kernels.halves import gather  # a compiler is loaded only by those who read
 
         for piece in pieces:
-            n_rows = len(self.records[piece.number].rows)
             for part in parts:
-                source = self._mapped(part.family.file(piece.number), part.family.shape(n_rows))
+                source = self._array(part.family, piece.number).bits
                 gather(source, part.groups, piece.rows, piece.places, part.starts, panel)
 
-    def _map(self, file: str, shape: tuple[int, int, int]) -> NDArray[np.uint16]:
+    def _array(self, family: Family, number: int) -> _Mapped:
+        """What a shard has of a family."""
+        return self._mapped(family.file(number), family.shape(len(self.records[number].rows)))
+
+    def _map(self, file: str, shape: tuple[int, int, int]) -> _Mapped:
         """The bits of an array, which ends its file."""
         # np.load would parse the header, and Python 3.11 cannot parse in several threads at once.
-        path = self.path / file
-        start = path.stat().st_size - math.prod(shape) * STORED.itemsize
-        return np.asarray(np.memmap(path, np.dtype("<u2"), mode="r", offset=start, shape=shape))
+        count = math.prod(shape)
+        with (self.path / file).open("rb") as opened:
+            mapped = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
+        start = len(mapped) - count * STORED.itemsize
+        return _Mapped(np.frombuffer(mapped, np.dtype("<u2"), count, start).reshape(shape), mapped, start)
+
+
+def _physical_memory() -> int:
+    """Of the machine, in bytes."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def _checked_out(out: NDArray[np.float32], shape: tuple[int, int]) -> NDArray[np.float32]:

@@ -28,6 +28,11 @@ class _Part:
     def can_stack(self) -> bool:
         return bool(getattr(self.store, "can_stack", False))
 
+    def read_ahead(self, groups: Sequence[int]) -> None:
+        """As the store's own, where it has one."""
+        if hasattr(self.store, "read_ahead"):
+            self.store.read_ahead(groups)
+
 
 class RowsOf(_Part):
     """A view of a store that has only some of its samples, in the order given; nothing is copied."""
@@ -114,6 +119,10 @@ class GroupsOf(_Part):
 
     def panel(self, groups: Sequence[int], rows: IntArray) -> Array:
         return self.store.panel(self.numbers[list(groups)].tolist(), rows)
+
+    def read_ahead(self, groups: Sequence[int]) -> None:
+        """As the store's own, where it has one."""
+        super().read_ahead(self.numbers[list(groups)].tolist())
 
     def stacked(self, groups: Sequence[int], rows: IntArray, means: Array, out: Array) -> None:
         """As the store's own, where it has one (`can_stack`)."""
