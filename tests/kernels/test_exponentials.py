@@ -5,6 +5,7 @@ import pytest
 
 from samekind.kernels import exponentials, fused
 from samekind.kernels.exponentials import ABSENT
+from samekind.kernels.runs import Runs
 
 SHAPES = [(1, 1), (3, 5), (33, 64), (65, 31), (200, 330)]
 
@@ -51,6 +52,42 @@ def test_sigmoid_and_softplus_sum(way, shape, threshold):
     assert H[0, 0] == 0
 
 
+def runs_of(shape, seed=2):
+    """Some empty, some beyond a product's factors, some with their own sample inside."""
+    rng = np.random.default_rng(seed)
+    first = rng.integers(0, shape[1], shape[0])
+    last = np.minimum(first + rng.integers(0, shape[1] + 1, shape[0]), shape[1])
+    own = np.where(rng.random(shape[0]) < 0.5, rng.integers(-1, shape[1], shape[0]), -1)
+    first[0], last[0], own[0] = 0, shape[1], 0
+    return Runs(first, last, own)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_softplus_over_runs(way, shape):
+    D, runs, rng = distances(shape, 60.0), runs_of(shape), np.random.default_rng(3)
+    scales, before = rng.random(shape[0]), rng.random(shape).astype(np.float32)
+    H, expected, total = before.copy(), before.astype(np.float64), 0.0
+    for i in range(shape[0]):
+        for j in range(runs.first[i], runs.last[i]):
+            if j != runs.own[i]:
+                margin = float(D[i, j]) - 14.0
+                total += scales[i] * np.logaddexp(0, margin)
+                expected[i, j] = scales[i] * np.exp(-np.logaddexp(0, -margin))
+    made = exponentials.softplus_over_runs(14.0, D, runs, scales, H)
+    np.testing.assert_allclose(H, expected, rtol=1e-5)
+    assert made == pytest.approx(total, rel=1e-6)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_without_runs(way, shape):
+    D, runs = distances(shape), runs_of(shape)
+    kept, expected = D.copy(), D.copy()
+    for row, first, last in zip(expected, runs.first, runs.last, strict=True):
+        row[first:last] = ABSENT
+    np.testing.assert_array_equal(exponentials.without_runs(D, runs), expected)
+    np.testing.assert_array_equal(D, kept)
+
+
 def test_far_pairs_count_nothing_and_nothing_overflows(way):
     D = np.array([[1e6, 0.0, ABSENT, 90.0], [1e6, 1e6, 1e6, 1e6]], np.float32)
     rows, cols = exponentials.exp_sums(0.0, D)
@@ -72,9 +109,12 @@ def test_small_and_double_precision_tiles_need_no_compiler(monkeypatch):
     def refuse(*arguments):
         raise AssertionError("a small tile went to the compiler")
 
-    for name in ("exp_sums", "exp_times_sum", "sigmoid_and_softplus_parts"):
+    for name in ("exp_sums", "exp_times_sum", "sigmoid_and_softplus_parts", "softplus_over_runs", "fill_runs"):
         monkeypatch.setattr(fused, name, refuse)
     for D in (np.ones((10, 10), np.float32), np.ones((300, 300), np.float64)):
         exponentials.exp_sums(0.0, D)
         exponentials.exp_times_sum(0.0, D, np.ones(len(D)), np.ones(len(D)))
         exponentials.sigmoid_and_softplus_sum(1.0, D, 1.0)
+        runs = Runs(*(np.full(len(D), column) for column in (0, 3, 1)))
+        exponentials.softplus_over_runs(1.0, D, runs, np.ones(len(D)), np.zeros_like(D))
+        exponentials.without_runs(D, runs)

@@ -2,6 +2,7 @@
 
 import ast
 import json
+import mmap
 import os
 import shutil
 
@@ -131,6 +132,47 @@ def test_more_files_than_may_be_open_are_mapped_in_turn(original, monkeypatch):
     for _ in range(2):
         np.testing.assert_array_equal(store.panel(range(5), np.arange(len(store))), STORED)
     assert store._mapped.cache_info().currsize == 2
+
+
+@pytest.mark.parametrize(
+    ("groups", "memory", "fetched"),
+    [
+        ([2], 1.0, {"cov": [2]}),
+        ([4, 1], 1.0, {"cov": [1], "lbp": [1]}),
+        ([0, 2, 3], 1.0, {"lbp": [0]}),  # two of three are not few
+        ([2], 1e-12, {}),  # too much for this machine
+    ],
+)
+def test_few_groups_that_fit_memory_are_read_ahead(original, monkeypatch, groups, memory, fetched):
+    asked = []
+    plain = disk._Mapped.read_ahead
+    monkeypatch.setattr(disk, "_CACHE_SHARE", memory)
+    monkeypatch.setattr(disk._Mapped, "read_ahead", lambda self, some: (asked.append((self, some)), plain(self, some)))
+    store = DiskStore.open(original)
+    store.read_ahead(groups)
+    shards = [record for record in store.records.values() if record.rows]
+    assert len(asked) == len(shards) * len(fetched)
+    for mapped, some in asked:
+        family = next(family for family in FAMILIES if family.size == mapped.bits.shape[2])
+        assert some.tolist() == fetched[family.name]
+    np.testing.assert_array_equal(store.panel(range(5), np.arange(len(store))), STORED)
+
+
+def test_reading_ahead_names_whole_pages_that_hold_the_groups(original):
+    class Advised:
+        def __init__(self):
+            self.ranges = []
+
+        def madvise(self, advice, start=0, length=None):
+            self.ranges += [(start, length)] if advice == mmap.MADV_WILLNEED else []
+
+    bits, advised = np.zeros((100, 30, 59), np.uint16), Advised()
+    disk._Mapped(bits, advised, 128).read_ahead(np.array([0, 7, 99]))
+    assert [start % mmap.PAGESIZE for start, _ in advised.ranges] == [0, 0, 0]
+    for k, (start, length) in zip([0, 7, 99], advised.ranges, strict=True):
+        begin = 128 + k * bits[0].nbytes
+        assert start <= begin < start + mmap.PAGESIZE
+        assert start + length == begin + bits[0].nbytes
 
 
 def test_a_panel_goes_into_an_array_that_is_there(store):

@@ -39,6 +39,18 @@ def test_a_part_stacks_where_the_whole_does(on_disk):
     assert not GroupsOf(ArrayStore(X, FeatureGroups.parse(2, 48)), [0]).can_stack
 
 
+def test_a_part_has_its_own_groups_read_ahead(on_disk, monkeypatch):
+    asked = []
+    monkeypatch.setattr(on_disk, "read_ahead", asked.append, raising=False)
+    RowsOf(GroupsOf(on_disk, [1, 3]), np.arange(2)).read_ahead([1, 0])
+    assert asked == [[3, 1]]
+
+
+def test_where_nothing_can_be_read_ahead_nothing_is():
+    whole = ArrayStore(np.ones((3, 4)), FeatureGroups.parse([[0, 1], [2, 3]], 4))
+    RowsOf(whole, np.arange(2)).read_ahead([0])
+
+
 def test_families_keep_the_groups_that_are_left(on_disk):
     assert GroupsOf(on_disk, [3, 14, 7, 13]).families == {"a": [0, 1], "b": [2, 3]}
     assert GroupsOf(on_disk, [14, 13]).families == {"b": [0, 1]}

@@ -59,8 +59,8 @@ def softplus_over_runs(threshold: float, D: Array, runs: Runs, scales: Array, H:
     if _is_large(D):
         from samekind.kernels import fused
 
-        sums = fused.softplus_over_runs(D.dtype.type(threshold), D, runs.first, runs.last, runs.own, scales.astype(D.dtype), H)
-        return float(scales @ sums)
+        where, rounded = (runs.first, runs.last, runs.own), scales.astype(D.dtype)
+        return float(scales @ fused.softplus_over_runs(D.dtype.type(threshold), D, *where, rounded, H))
     margin = D[runs.same] - D.dtype.type(threshold)
     E = exp_minus_abs(margin)
     each = scales[runs.same[0]]

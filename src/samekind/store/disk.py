@@ -226,7 +226,7 @@ class DiskStore:
         for part in self._parts(chosen):
             if len(part.groups) <= _FEW * len(part.family.groups):
                 wanted = np.sort(part.groups)
-                for number in self._numbers:
+                for number in (number for number, record in self.records.items() if record.rows):
                     self._array(part.family, number).read_ahead(wanted)
 
     def verify(self) -> None:
