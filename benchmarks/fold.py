@@ -87,6 +87,7 @@ def show_history(learner: SparseBlockMetric) -> None:
     print(f"rank {history[-1]['rank']}; on average of the rounds:", end=" ")
     for name in [
         "sketched",
+        "mended",
         "rescored",
         "sketch_rank",
         "sketch_missed",

@@ -9,6 +9,7 @@ full_scan       the mean exact scan over the mean fast search that looks at all 
 lazy_scan       the mean exact scan over the mean fast search of 50 rounds: at least 100
 worst_score     the chosen group's exact score over the best one, in the worst round: at least 0.98
 same_group      share of the rounds where the best group was chosen: aim 0.95, not held
+looked_at       share of the rounds where the best group was looked at by the sketch
 first_scan      as full_scan, in the first round
 screen_held     share of the rounds scanned exactly whose best group the screening below would have found
 
@@ -92,7 +93,7 @@ class WatchedSearch:
         else:
             record = watch.known("screened", n_rounds, choice) or self.screen(weights, metric, n_rounds, choice)
             line += f"; of {record['near']} near the top"
-        watch.records.append(record)
+        watch.records.append(record | {"looked_at": self.has_seen(record["best_group"])})
         print(f"{line}; score {choice.score / record['best_score']:.4f} of the best", flush=True)
         return choice
 
@@ -127,6 +128,12 @@ class WatchedSearch:
         scores = self.exact.scoring.sketched(laplacian, groups.tolist(), metric)
         return [int(k) for k in groups[scores >= SCREENED * scores.max()]]
 
+    def has_seen(self, group: int) -> bool:
+        """Whether the fast search looked at a group in this round: then its sketched score is certain."""
+        forecast = self.fast.forecast
+        assert forecast is not None
+        return not forecast.known.variance[self.exact.groups.index(group)]
+
     def memory(self) -> tuple[dict[str, Any], dict[str, Any]]:
         return self.fast.memory()
 
@@ -136,7 +143,8 @@ class WatchedSearch:
 
 def describe(choice: Choice) -> str:
     details = choice.details
-    return f"{details['sketched']:,} sketched at rank {details['sketch_rank']}, {details['rescored']} exactly"
+    looks = f"{details['sketched']:,} sketched at rank {details['sketch_rank']}"
+    return f"{looks}, {details['mended']} mended, {details['rescored']} exactly"
 
 
 class Watch:
@@ -152,7 +160,8 @@ class Watch:
     def clocked(self) -> ExitStack:
         stack = ExitStack()
         stack.enter_context(self.clocks.on("all looked at by the sketch", Scoring, "through"))
-        stack.enter_context(self.clocks.on("leaders exactly", Scoring, "exact"))
+        stack.enter_context(self.clocks.on("leaders mended", Scoring, "mended"))
+        stack.enter_context(self.clocks.on("best exactly", Scoring, "exact"))
         return stack
 
     def add(self, way: str, n_rounds: int, choice: Choice, **found: Any) -> dict[str, Any]:
@@ -175,6 +184,7 @@ class Watch:
         report.hold("lazy_scan", exact / lazy, at_least=size.lazy_scan)
         report.hold("worst_score", min(scores), at_least=0.98)
         report.note("same_group", float(np.mean([r["group"] == r["best_group"] for r in self.records])))
+        report.note("looked_at", float(np.mean([record["looked_at"] for record in self.records])))
         report.note("first_scan", scanned[0]["exact"] / scanned[0]["full"])
         report.note("scanned_exactly", len(scanned))
         report.note("screen_held", float(np.mean([record["screen_held"] for record in scanned])))

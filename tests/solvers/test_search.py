@@ -18,7 +18,7 @@ from tests import cases, stores
 
 RIDGE = 0.1
 PLANTED = (3, 17, 38)
-DETAILS = {"sketched", "rescored", "sketch_rank", "sketch_missed", "score_spread", "forecast_spread"}
+DETAILS = {"sketched", "mended", "rescored", "sketch_rank", "sketch_missed", "score_spread", "forecast_spread"}
 
 
 @pytest.fixture(params=cases.BOTH_LOSSES)
@@ -142,7 +142,8 @@ def test_a_full_look_chooses_as_the_exact_search(loss, kind, norm, on_disk, exha
         assert one.group == other.group
         assert one.score == pytest.approx(other.score, rel=1e-4)  # float32, in panels of other groups
         assert one.details["sketched"] == len(groups)
-        assert one.details["score_spread"] < 1e-2 or t == 0
+        if one.details["sketch_missed"] < 1e-3:  # after the first round there are directions for equal weights only
+            assert np.abs(fast.shifts[-one.details["mended"] :]).max() < 1e-4
         return one.group
 
     metric = rounds(scoring, both, 7)
@@ -185,6 +186,25 @@ def test_sketched_scores_are_those_of_their_group_in_any_order(loss, exhaustive)
     metric.add(7, cases.random_psd(2), 1.0)
     scores = scoring.sketched(laplacian, order, metric)
     assert cases.relative_error(scores, scoring.exact(weights, order, metric)) < 1e-4
+
+
+@pytest.mark.parametrize("norm", ["frobenius", "spectral"])
+def test_scores_mended_along_all_directions_are_exact_and_along_few_nearly(loss, norm, monkeypatch):
+    monkeypatch.setattr(search, "FIRST_RANK", 4)  # a rough sketch
+    rng = np.random.default_rng(1)
+    labels = np.repeat(np.arange(40), 3)
+    X = np.hstack([s * rng.normal(size=(40, 8))[labels] + rng.normal(size=(120, 8)) for s in rng.uniform(0.3, 1, 12)])
+    X = X.astype(np.float32)
+    scoring = scoring_of(loss, array_store(X, 8), X, labels, norm)
+    weights = scoring.objective.weights(cases.under(X[scoring.rows], 0.001 * np.eye(96, dtype=np.float32))).kept()
+    metric, groups = BlockMetric(), [3, 0, 7, 11]
+    metric.add(7, cases.random_psd(8), 0.1)
+    laplacian = FastSearch(scoring, all_groups(scoring), 0)._sketch(weights, 0)
+    exact, sketched = scoring.exact(weights, groups, metric), scoring.sketched(laplacian, groups, metric)
+    np.testing.assert_allclose(scoring.mended(weights, laplacian, groups, metric), exact, rtol=1e-5)
+    monkeypatch.setattr(search, "DIRECTIONS", 4)
+    mended = scoring.mended(weights, laplacian, groups, metric)
+    assert np.abs(mended / exact - 1).max() < 0.5 * np.abs(sketched / exact - 1).max()
 
 
 def test_the_groups_of_no_one_have_no_scores(exhaustive):
@@ -281,7 +301,7 @@ def test_each_round_tells_what_was_done(loss, lazy):
         details = choice.details
         assert details.keys() >= DETAILS
         assert json.loads(json.dumps(details)) == details
-        assert 1 <= details["rescored"] <= details["sketched"] <= 40
+        assert 1 <= details["rescored"] <= details["mended"] <= details["sketched"] <= 40
         assert 1 <= details["sketch_rank"] <= len(X)
         assert 0 < details["sketch_missed"] < 1.5
         assert 0 <= details["score_spread"] < np.inf

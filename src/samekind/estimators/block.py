@@ -84,10 +84,11 @@ class SparseBlockMetric(MetricLearner):
         Group number -> its matrix A_k, over the whitened numbers of the group where it was whitened.
     history_ : list of dict
         One record per round: group, score, alpha, objective, rank; with the fast search also `sketched` (groups scored
-        by the sketch), `rescored` (leaders scored exactly), `sketch_rank`, `sketch_missed` (share of the smooth part
-        that the sketch misses), `score_spread` (of exact over sketched scores, in logarithms), `forecast_spread`
-        (standard deviation of the scores not looked at, in logarithms), `n_anchors` and `estimated_error` (of f, of
-        the block solve on these anchors).
+        by the sketch), `mended` (leaders whose exact gradient was asked for along their steepest directions),
+        `rescored` (scored exactly), `sketch_rank`, `sketch_missed` (share of the smooth part that the sketch misses),
+        `score_spread` (of what sketched scores lack, as a share of the best), `forecast_spread` (standard deviation of
+        the scores not looked at, in logarithms), `n_anchors` and `estimated_error` (of f, of the block solve on these
+        anchors).
     objective_, ridge_, stopped_because_ : float, float, str
     threshold_, n_iter_, n_features_in_
 

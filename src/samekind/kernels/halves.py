@@ -13,11 +13,11 @@ from numba import config, types
 from numba.extending import intrinsic
 
 from samekind.kernels.compiled import compiled_exactly
+from samekind.kernels.types import LANES
 
 # Few rows at a time, or too many lines are written at once; but then each group's first touch would wait for memory,
 # so its first two lines are asked for some groups ahead.
 _ROWS, _AHEAD, _LINE = 5, 4, 32
-_LANES = 8
 
 _SETTINGS: Any = config
 _TABLE = np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32)
@@ -92,7 +92,7 @@ def gather_stacked(source: Any, groups: Any, rows: Any, places: Any, at: Any, me
     """
     _, n, d = source.shape
     flat, width = source.reshape(-1), out.shape[2]
-    lanes = min(width, -(-d // _LANES) * _LANES)
+    lanes = min(width, -(-d // LANES) * LANES)
     for j in range(len(groups)):
         k, mean = groups[j], means[at[j]]
         for i in range(len(rows)):

@@ -15,16 +15,10 @@ import scipy.linalg
 
 from samekind.kernels.laplacian import Degrees, OverBlocks, Part, Sums, WeightTile, add_degrees
 from samekind.kernels.spectral import Matrix, symmetrised
-from samekind.kernels.types import Array, IntArray, places
+from samekind.kernels.types import Array, IntArray, full_lanes, places
 
 BIG_CLASS, PANEL_ROWS = 32, 96  # samples from which on a class is worth matrix products, and rows of each
-LANES = 8  # numbers that the processor handles at once
 PROBES = 8  # random directions beside Q: they tell how much it misses, and are a start for what it has not seen yet
-
-
-def full_lanes(width: int) -> int:
-    """The next width that the processor handles without a rest."""
-    return -(-width // LANES) * LANES
 
 
 class Upper(NamedTuple):

@@ -1,9 +1,9 @@
 """Line 4 of Algorithm 1: which group next. Exactly, or by a sketch of the weights and an exact look at the leaders."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from samekind.store.base import FeatureStore, panels_of
 from samekind.store.scan import Sources, Stack
 
 FIRST_RANK, LARGEST_RANK = 8, 64  # of the sketch
-AGREEING = 0.015  # spread of exact over sketched scores, in logarithms, above which the rank of the sketch grows
+AGREEING = 0.015  # spread of what sketched scores lack, as a share of the best, above which the sketch's rank grows
 AT_LEAST, SHARE = 64, 0.01  # groups looked at together: so many, and this share of all
 LEADING = 0.75  # of those looked at first in a round; the others are random
 MISSED = 0.05  # groups, as to be expected, that may be ahead of the best one seen without having been looked at
@@ -28,10 +28,11 @@ PAIRS = 512  # of samples, whose distances tell which groups are alike
 TOLERATED = 0.99  # share of the best score that will do
 GROUPS_AT_ONCE, STACK_BYTES = 16, 2**25  # sketched by one thread, and what they may take
 STACKS = 2  # of few groups at least, for so many threads: results may not depend on how many there are
-AT_ONCE, AT_MOST = 2, 32  # groups scored exactly, at once and in a round
+AT_ONCE, AT_MOST = 8, 32  # leaders whose scores are mended, at once and in a round
+DIRECTIONS = 12  # of a leader, the steepest by its sketched gradient, along which the exact one is asked for
 CAUTION = 2.0  # standard deviations by which a sketched score may be too low
 FIRST_SPREAD = 0.1  # assumed before anything was compared
-REMEMBERED = 12  # comparisons of exact and sketched scores
+REMEMBERED = 24  # comparisons of mended and sketched scores
 CLASS_SHARE = 1 / 16  # of the memory budget, for same-class pairs
 
 
@@ -52,6 +53,14 @@ class Search(Protocol):
         ...
 
     def recall(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None: ...
+
+
+class Steepest(NamedTuple):
+    """Of a group, by its sketched gradient."""
+
+    score: float
+    along: float  # what these directions have of it
+    V: Matrix  # (d, DIRECTIONS at the most) orthonormal, the steepest first
 
 
 @dataclass(frozen=True)
@@ -86,6 +95,38 @@ class Scoring:
     ) -> Point:
         """Sketched scores of groups that are at hand."""
         return self.of(groups, stack.mapped(laplacian.blocks(stack.Z)), metric)
+
+    def mended(
+        self, weights: Weights, laplacian: SketchedLaplacian, groups: Sequence[int], metric: BlockMetric
+    ) -> Point:
+        """Sketched scores, corrected by what exact gradients say along the steepest directions of the sketched ones.
+
+        Few directions have nearly all of a score, and cost a fraction of the whole gradient.
+        """
+        steepest = dict(zip(groups, self._steepest(laplacian, groups, metric), strict=True))
+        scores: list[float] = []
+        for panel in panels_of(self.store, groups, self.rows):
+            here = [steepest[k] for k in panel.groups]
+            parts = [panel.Z[:, at] @ one.V.astype(panel.Z.dtype) for at, one in zip(panel.columns, here, strict=True)]
+            ends = np.cumsum([one.V.shape[1] for one in here]).tolist()
+            blocks = [slice(end - one.V.shape[1], end) for end, one in zip(ends, here, strict=True)]
+            _, exact = weights.into(BlockForm(np.hstack(parts), blocks))
+            for k, one, G in zip(panel.groups, here, exact, strict=True):
+                if k in metric.blocks:
+                    G += self.ridge * one.V.T @ metric.blocks[k] @ one.V
+                scores.append(one.score + float(block_scores(G, self.norm)) - one.along)
+        return np.array(scores)
+
+    def _steepest(self, laplacian: SketchedLaplacian, groups: Sequence[int], metric: BlockMetric) -> Iterator[Steepest]:
+        for k in groups:
+            stack = self.sources.of([k])
+            G = stack.mapped(laplacian.blocks(stack.Z))[0]
+            size = int(self.store.group_sizes[k])
+            G = G[:size, :size]
+            (score,) = self.of([k], G[np.newaxis], metric)  # adds the ridge to G
+            falls, V = np.linalg.eigh(G)
+            falls, V = falls[:DIRECTIONS], V[:, :DIRECTIONS]
+            yield Steepest(float(score), float(block_scores(np.diag(falls), self.norm)), V)
 
     def distances(self, groups: Sequence[int], first: IntArray, second: IntArray) -> Point:
         """Squared distances (len(groups), len(first)) of some pairs of samples, in each group."""
@@ -127,7 +168,7 @@ class ExactSearch:
 
 
 class FastSearch:
-    """Scores by a sketch of the weights, the leading ones then exactly.
+    """Scores by a sketch of the weights; those of the leaders then mended, the best one exactly.
 
     In the first round all groups are looked at. Later the leaders and some random groups are; by what became of them
     the others' scores are foreseen, and groups are looked at, the likeliest first, until hardly any is to be expected
@@ -142,7 +183,7 @@ class FastSearch:
         self.rank = FIRST_RANK
         self.range: Range | None = None
         self.forecast: Forecast | None = None
-        self.ratios: list[float] = []  # logarithms of exact over sketched scores, of late
+        self.shifts: list[float] = []  # from sketched scores to mended ones, as shares of the best, of late
         objective = scoring.objective
         self.layout = ClassLayout.of(objective.relation.class_sizes, int(objective.memory_budget * CLASS_SHARE / 8))
 
@@ -152,31 +193,33 @@ class FastSearch:
             seen, spread_of_forecast = self._look_at_all(laplacian, metric), 0.0
         else:
             seen, spread_of_forecast = self._look(self.forecast, laplacian, metric, n_rounds)
-        exact = self._exactly(weights, seen, metric)
+        mended = self._mended(weights, laplacian, seen, metric)
+        exact = self._exactly(weights, mended, metric)
         best = max(exact, key=lambda at: exact[at])
         spread = self._spread()
         details = {
             "sketched": len(seen),
+            "mended": len(mended),
             "rescored": len(exact),
             "sketch_rank": laplacian.rank,
             "sketch_missed": laplacian.missed,
             "score_spread": spread,
             "forecast_spread": spread_of_forecast,
         }
-        if spread > AGREEING and len(self.ratios) == REMEMBERED and self.rank < LARGEST_RANK:
-            self.rank, self.ratios = 2 * self.rank, []
+        if spread > AGREEING and len(self.shifts) == REMEMBERED and self.rank < LARGEST_RANK:
+            self.rank, self.shifts = 2 * self.rank, []
         return Choice(int(self.groups[best]), exact[best], details)
 
     def memory(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         assert self.range is not None
         assert self.forecast is not None
-        arrays = self.forecast.memory() | {"range": self.range.Q, "ratios": np.array(self.ratios)}
+        arrays = self.forecast.memory() | {"range": self.range.Q, "shifts": np.array(self.shifts)}
         return arrays, {"sketch_rank": self.rank}
 
     def recall(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
         if "range" not in arrays:  # nothing was looked at yet
             return
-        self.ratios = arrays["ratios"].tolist()
+        self.shifts = arrays["shifts"].tolist()
         self.range, self.rank = Range(arrays["range"]), int(facts["sketch_rank"])
         distances = self.scoring.distances(self.groups.tolist(), *self._pairs)
         self.forecast = Forecast(distances, np.ones(len(self.groups)))
@@ -244,27 +287,39 @@ class FastSearch:
         scores = self.scoring.sketched(laplacian, self.groups[rising].tolist(), metric)
         seen |= dict(zip(rising.tolist(), scores.tolist(), strict=True))
 
-    def _exactly(self, weights: Weights, seen: Mapping[int, float], metric: BlockMetric) -> dict[int, float]:
-        """Exact scores of the leading groups, from the top, until no other can be expected to be ahead."""
-        exact: dict[int, float] = {}
+    def _mended(
+        self, weights: Weights, laplacian: SketchedLaplacian, seen: Mapping[int, float], metric: BlockMetric
+    ) -> dict[int, float]:
+        """Mended scores of the leading groups, from the top, until no other can be expected to be ahead."""
+        mended: dict[int, float] = {}
         falling = sorted(seen, key=lambda at: -seen[at])
-        while falling and len(exact) < AT_MOST:
-            if exact and self._upper(seen[falling[0]]) * TOLERATED <= max(exact.values()):
+        while falling and len(mended) < AT_MOST:
+            best = max(mended.values(), default=0.0)
+            if mended and self._upper(seen[falling[0]], best) * TOLERATED <= best:
                 break
             batch, falling = falling[:AT_ONCE], falling[AT_ONCE:]
-            scores = self.scoring.exact(weights, self.groups[batch].tolist(), metric)
-            exact |= dict(zip(batch, scores.tolist(), strict=True))
+            scores = self.scoring.mended(weights, laplacian, self.groups[batch].tolist(), metric)
+            mended |= dict(zip(batch, scores.tolist(), strict=True))
             self._remember(scores, np.array([seen[at] for at in batch]))
+        return mended
+
+    def _exactly(self, weights: Weights, mended: Mapping[int, float], metric: BlockMetric) -> dict[int, float]:
+        """Exact scores of the best, from the top, until no mended one is ahead."""
+        exact: dict[int, float] = {}
+        for at in sorted(mended, key=lambda at: -mended[at]):
+            if exact and mended[at] * TOLERATED <= max(exact.values()):
+                break
+            (exact[at],) = self.scoring.exact(weights, [int(self.groups[at])], metric).tolist()
         return exact
 
-    def _remember(self, exact: Point, sketched: Point) -> None:
-        usable = (exact > 0) & (sketched > 0)
-        self.ratios = [*self.ratios, *np.log(exact[usable] / sketched[usable]).tolist()][-REMEMBERED:]
+    def _remember(self, mended: Point, sketched: Point) -> None:
+        best = max(float(mended.max()), float(sketched.max()), np.finfo(np.float64).tiny)
+        self.shifts = [*self.shifts, *((mended - sketched) / best).tolist()][-REMEMBERED:]
 
     def _spread(self) -> float:
-        return float(np.std(self.ratios)) if len(self.ratios) > 1 else FIRST_SPREAD
+        return float(np.std(self.shifts)) if len(self.shifts) > 1 else FIRST_SPREAD
 
-    def _upper(self, sketched: float) -> float:
-        """What an exact score is unlikely to exceed."""
-        centre = float(np.mean(self.ratios)) if self.ratios else 0.0
-        return float(sketched * np.exp(centre + CAUTION * self._spread()))
+    def _upper(self, sketched: float, best: float) -> float:
+        """What a mended score is unlikely to exceed."""
+        centre = float(np.mean(self.shifts)) if self.shifts else 0.0
+        return sketched + best * (centre + CAUTION * self._spread())

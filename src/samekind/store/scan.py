@@ -9,8 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from samekind.kernels.sketch import full_lanes
-from samekind.kernels.types import IntArray
+from samekind.kernels.types import IntArray, full_lanes
 from samekind.store.base import FeatureStore, centred
 from samekind.store.whiten import WhitenedStore
 
