@@ -219,7 +219,7 @@ class FastSearch:
     def recall(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
         if "range" not in arrays:  # nothing was looked at yet
             return
-        self.shifts = arrays["shifts"].tolist()
+        self.shifts = arrays.get("shifts", np.zeros(0)).tolist()  # earlier versions kept other comparisons
         self.range, self.rank = Range(arrays["range"]), int(facts["sketch_rank"])
         distances = self.scoring.distances(self.groups.tolist(), *self._pairs)
         self.forecast = Forecast(distances, np.ones(len(self.groups)))
