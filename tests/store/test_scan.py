@@ -97,6 +97,14 @@ def test_distances_of_pairs_and_mapped_matrices_are_those_of_the_groups(store):
         np.testing.assert_allclose(gram[: Z.shape[1], : Z.shape[1]], Z.T @ Z, rtol=1e-3, atol=1e-3)
 
 
+def test_samples_along_directions_are_those_of_the_group(store):
+    for k in [3, 0, 8]:
+        Z = centred(store.panel([k], np.arange(20)))
+        V = np.linalg.qr(np.random.default_rng(k).normal(size=(Z.shape[1], min(2, Z.shape[1]))))[0]
+        along = Sources(store, np.arange(20)).of([k]).along(V)
+        np.testing.assert_allclose(centred(along), Z @ V, rtol=1e-4, atol=2e-5)
+
+
 def test_a_disk_is_read_into_the_same_memory_again_and_again(on_disk):
     sources = Sources(WHITENED["whitened"](RowsOf(on_disk, ROWS)), np.arange(20))
     first, second = sources.of([0, 5, 3]), sources.of([1, 2])

@@ -1,6 +1,6 @@
 """Line 4 of Algorithm 1: which group next. Exactly, or by a sketch of the weights and an exact look at the leaders."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from samekind.kernels.laplacian import BlockForm, WeightTile
 from samekind.kernels.sketch import ClassLayout, Range, SketchedLaplacian, Split, SplitForm
 from samekind.kernels.spectral import Matrix, Norm, block_scores
-from samekind.kernels.types import IntArray
+from samekind.kernels.types import Array, IntArray
 from samekind.objective import Objective, Weights
 from samekind.solvers.blocks import BlockMetric
 from samekind.solvers.forecast import Forecast
@@ -59,8 +59,9 @@ class Steepest(NamedTuple):
     """Of a group, by its sketched gradient."""
 
     score: float
-    along: float  # what these directions have of it
-    V: Matrix  # (d, DIRECTIONS at the most) orthonormal, the steepest first
+    along: float  # what its steepest directions have of it, DIRECTIONS at the most
+    ridge: Matrix  # its gradient along them
+    Y: Array  # (N, DIRECTIONS) the samples along them
 
 
 @dataclass(frozen=True)
@@ -103,30 +104,21 @@ class Scoring:
 
         Few directions have nearly all of a score, and cost a fraction of the whole gradient.
         """
-        steepest = dict(zip(groups, self._steepest(laplacian, groups, metric), strict=True))
-        scores: list[float] = []
-        for panel in panels_of(self.store, groups, self.rows):
-            here = [steepest[k] for k in panel.groups]
-            parts = [panel.Z[:, at] @ one.V.astype(panel.Z.dtype) for at, one in zip(panel.columns, here, strict=True)]
-            ends = np.cumsum([one.V.shape[1] for one in here]).tolist()
-            blocks = [slice(end - one.V.shape[1], end) for end, one in zip(ends, here, strict=True)]
-            _, exact = weights.into(BlockForm(np.hstack(parts), blocks))
-            for k, one, G in zip(panel.groups, here, exact, strict=True):
-                if k in metric.blocks:
-                    G += self.ridge * one.V.T @ metric.blocks[k] @ one.V
-                scores.append(one.score + float(block_scores(G, self.norm)) - one.along)
-        return np.array(scores)
+        leaders = list(self.objective.executor.map(lambda k: self._steepest(laplacian, k, metric), groups))
+        ends = np.cumsum([leader.Y.shape[1] for leader in leaders]).tolist()
+        columns = [slice(end - leader.Y.shape[1], end) for end, leader in zip(ends, leaders, strict=True)]
+        _, exact = weights.into(BlockForm(np.hstack([leader.Y for leader in leaders]), columns))
+        pairs = zip(leaders, exact, strict=True)
+        return np.array([one.score - one.along + float(block_scores(one.ridge + G, self.norm)) for one, G in pairs])
 
-    def _steepest(self, laplacian: SketchedLaplacian, groups: Sequence[int], metric: BlockMetric) -> Iterator[Steepest]:
-        for k in groups:
-            stack = self.sources.of([k])
-            G = stack.mapped(laplacian.blocks(stack.Z))[0]
-            size = int(self.store.group_sizes[k])
-            G = G[:size, :size]
-            (score,) = self.of([k], G[np.newaxis], metric)  # adds the ridge to G
-            falls, V = np.linalg.eigh(G)
-            falls, V = falls[:DIRECTIONS], V[:, :DIRECTIONS]
-            yield Steepest(float(score), float(block_scores(np.diag(falls), self.norm)), V)
+    def _steepest(self, laplacian: SketchedLaplacian, k: int, metric: BlockMetric) -> Steepest:
+        stack, size = self.sources.of([k]), int(self.store.group_sizes[k])
+        G = stack.mapped(laplacian.blocks(stack.Z))[:, :size, :size]
+        (score,) = self.of([k], G, metric)  # with the ridge, which is in G from now on
+        slopes, V = np.linalg.eigh(G[0])
+        slopes, V = slopes[:DIRECTIONS], V[:, :DIRECTIONS]
+        ridge = self.ridge * V.T @ metric.block(k, size) @ V
+        return Steepest(float(score), float(block_scores(np.diag(slopes), self.norm)), ridge, stack.along(V))
 
     def distances(self, groups: Sequence[int], first: IntArray, second: IntArray) -> Point:
         """Squared distances (len(groups), len(first)) of some pairs of samples, in each group."""

@@ -27,6 +27,12 @@ class Stack(NamedTuple):
         mapped: NDArray[np.float64] = np.swapaxes(self.maps, 1, 2) @ G @ self.maps
         return mapped
 
+    def along(self, V: NDArray[np.float64]) -> NDArray[np.float32]:
+        """The samples along some directions, the columns of V (d, r), of the only group."""
+        directions = V if self.maps is None else self.maps[0, :, : len(V)] @ V
+        samples: NDArray[np.float32] = self.Z[0, :, : len(directions)] @ directions.astype(np.float32)
+        return samples
+
     def distances(self, first: IntArray, second: IntArray) -> NDArray[np.float32]:
         """Squared distances (n, p) of some pairs of rows, in each group."""
         between = self.Z[:, first] - self.Z[:, second]
