@@ -72,23 +72,35 @@ class ClassLayout:
     @cached_property
     def upper(self) -> Upper:
         """Small blocks row by row; big ones in several rows at once, worth a matrix product each."""
-        panels: list[tuple[int, int, int, int, int]] = []
-        entries: list[IntArray] = []
-        times: list[Array] = []
-        filled = 0
-        for start, size, at in zip(self.starts.tolist(), self.sizes.tolist(), self.offsets.tolist(), strict=False):
-            step = 1 if size < BIG_CLASS else PANEL_ROWS
-            for row in range(0, size - 1, step):
-                i, j = np.ogrid[row : min(row + step, size - 1), row + 1 : size]
-                panels.append((start + row, start + row + 1, len(i), j.size, filled))
-                entries.append((at + i * size + j).ravel())
+        small, big = np.flatnonzero(self.sizes < BIG_CLASS), np.flatnonzero(self.sizes >= BIG_CLASS)
+        panels, entries = self._rows_above(small)
+        times = [np.full(len(entries), 2, np.float32)]
+        all_panels, all_entries, filled = [panels], [entries], len(entries)
+        for start, size, at in zip(
+            *(each[big].tolist() for each in (self.starts, self.sizes, self.offsets)), strict=True
+        ):
+            for row in range(0, size - 1, PANEL_ROWS):
+                i, j = np.ogrid[row : min(row + PANEL_ROWS, size - 1), row + 1 : size]
+                all_panels.append(np.array([[start + row, start + row + 1, len(i), j.size, filled]]))
+                all_entries.append((at + i * size + j).ravel())
                 times.append(np.float32(2) * (j > i).ravel())
-                filled += len(entries[-1])
+                filled += len(all_entries[-1])
         return Upper(
-            np.array(panels, dtype=np.intp).reshape(-1, 5),
-            np.concatenate([np.zeros(0, np.intp), *entries]).astype(np.intp),
-            np.concatenate([np.zeros(0, np.float32), *times]).astype(np.float32),
+            np.concatenate(all_panels).astype(np.intp),
+            np.concatenate(all_entries).astype(np.intp),
+            np.concatenate(times).astype(np.float32),
         )
+
+    def _rows_above(self, blocks: IntArray) -> tuple[IntArray, IntArray]:
+        """Panels (n, 5) and entries of these blocks, a row without its diagonal each."""
+        n_rows = self.sizes[blocks] - 1
+        b = np.repeat(blocks, n_rows)
+        row = np.arange(len(b)) - np.repeat(np.cumsum(n_rows) - n_rows, n_rows)
+        lengths = self.sizes[b] - 1 - row
+        filled = np.cumsum(lengths) - lengths
+        sample, begin = self.starts[b] + row, self.offsets[b] + row * (self.sizes[b] + 1) + 1
+        entries = np.repeat(begin - filled, lengths) + np.arange(int(lengths.sum()))
+        return np.column_stack([sample, sample + 1, np.ones_like(row), lengths, filled]), entries
 
     def times(self, entries: Array, Y: Array) -> Array:
         """The block diagonal matrix times Y (N, r)."""

@@ -35,10 +35,13 @@ class Stack(NamedTuple):
 
     def distances(self, first: IntArray, second: IntArray) -> NDArray[np.float32]:
         """Squared distances (n, p) of some pairs of rows, in each group."""
-        between = self.Z[:, first] - self.Z[:, second]
-        if self.maps is not None:
-            between = between @ self.maps
-        distances: NDArray[np.float32] = np.einsum("npd,npd->np", between, between)
+        distances = np.empty((len(self.Z), len(first)), np.float32)
+        for k, Z in enumerate(self.Z):  # one by one: for all at once, fresh memory would take longer than the sums
+            between = np.take(Z, first, axis=0)
+            between -= np.take(Z, second, axis=0)
+            if self.maps is not None:
+                between = between @ self.maps[k]
+            np.einsum("pd,pd->p", between, between, out=distances[k])
         return distances
 
 
