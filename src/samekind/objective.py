@@ -249,15 +249,17 @@ class WeightSource:
     memory: Mapping[TileKey, Array] = field(default_factory=dict)  # for the weights of some tiles
 
     def tile(self, tile: Tile) -> WeightTile:
+        room = self.memory.get(tile.key)
         value, H = self.objective.loss.tile_weights(
             self.distances.tile(tile),
             self.objective.pairs(tile),
             self.anchors.of(tile.rows),
             self.anchors.of(tile.cols) if tile.mirrored else None,
+            room,
         )
-        if tile.key in self.memory:
-            np.copyto(self.memory[tile.key], H)
-            H = self.memory[tile.key]
+        if room is not None and H is not room:
+            np.copyto(room, H)
+            H = room
         return WeightTile.of(tile.rows, tile.cols, H, value, tile.number)
 
 

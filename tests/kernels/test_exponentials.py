@@ -42,6 +42,28 @@ def test_exp_times_sum(way, shape):
 
 
 @pytest.mark.parametrize("shape", SHAPES)
+def test_row_and_column_sums(way, shape):
+    H = np.random.default_rng(4).normal(size=shape).astype(np.float32)
+    rows, cols = exponentials.row_and_column_sums(H)
+    np.testing.assert_allclose(rows, H.sum(axis=1, dtype=np.float64), atol=1e-4)
+    np.testing.assert_allclose(cols, H.sum(axis=0, dtype=np.float64), atol=1e-4)
+    back, forth = exponentials.row_and_column_sums(H.T)
+    np.testing.assert_allclose(back, cols, atol=1e-4)
+    np.testing.assert_allclose(forth, rows, atol=1e-4)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_weights_go_into_memory_that_is_there(way, shape):
+    D = distances(shape)
+    expected, total = exponentials.sigmoid_and_softplus_sum(14.0, D, -0.5)
+    out = np.full_like(D, 7)
+    H, again = exponentials.sigmoid_and_softplus_sum(14.0, D, -0.5, out)
+    assert H is out
+    assert again == total
+    np.testing.assert_array_equal(H, expected)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("threshold", [1.0, 14.0])
 def test_sigmoid_and_softplus_sum(way, shape, threshold):
     D = distances(shape, 60.0)
@@ -109,7 +131,7 @@ def test_small_and_double_precision_tiles_need_no_compiler(monkeypatch):
     def refuse(*arguments):
         raise AssertionError("a small tile went to the compiler")
 
-    for name in ("exp_sums", "exp_times_sum", "sigmoid_and_softplus_parts", "softplus_over_runs", "fill_runs"):
+    for name in ("exp_sums", "exp_times_sum", "sigmoid_and_softplus_parts", "softplus_over_runs", "fill_runs", "sums"):
         monkeypatch.setattr(fused, name, refuse)
     for D in (np.ones((10, 10), np.float32), np.ones((300, 300), np.float64)):
         exponentials.exp_sums(0.0, D)
@@ -118,3 +140,4 @@ def test_small_and_double_precision_tiles_need_no_compiler(monkeypatch):
         runs = Runs(*(np.full(len(D), column) for column in (0, 3, 1)))
         exponentials.softplus_over_runs(1.0, D, runs, np.ones(len(D)), np.zeros_like(D))
         exponentials.without_runs(D, runs)
+        exponentials.row_and_column_sums(D)

@@ -36,18 +36,18 @@ def exp_times_sum(low: float, D: Array, u: Array, v: Array) -> Array:
     return E
 
 
-def sigmoid_and_softplus_sum(threshold: float, D: Array, scale: float) -> tuple[Array, float]:
-    """`scale * sigmoid(threshold - D)`, (n, m), and the sum of `softplus(threshold - D)`."""
+def sigmoid_and_softplus_sum(threshold: float, D: Array, scale: float, out: Array | None = None) -> tuple[Array, float]:
+    """`scale * sigmoid(threshold - D)`, (n, m), into `out` if given, and the sum of `softplus(threshold - D)`."""
+    H = np.empty_like(D) if out is None else out
     if _is_large(D):
         from samekind.kernels import fused
 
-        H, products, hinges = fused.sigmoid_and_softplus_parts(D.dtype.type(threshold), D, D.dtype.type(scale))
+        products, hinges = fused.sigmoid_and_softplus_parts(D.dtype.type(threshold), D, D.dtype.type(scale), H)
         return H, float(np.log(products).sum(dtype=np.float64) + hinges.sum(dtype=np.float64))
     margin = np.subtract(D.dtype.type(threshold), D)
     E = exp_minus_abs(margin)
     total = float(np.log1p(E).sum(dtype=np.float64) + np.maximum(margin, 0).sum(dtype=np.float64))
-    H = sigmoid(margin, E)
-    H *= D.dtype.type(scale)
+    np.multiply(sigmoid(margin, E), D.dtype.type(scale), out=H)
     return H, total
 
 
@@ -78,6 +78,15 @@ def without_runs(D: Array, runs: Runs) -> Array:
     else:
         D[runs.alike] = ABSENT
     return D
+
+
+def row_and_column_sums(H: Array) -> tuple[Array, Array]:
+    if _is_large(H) and H.flags.c_contiguous:
+        from samekind.kernels import fused
+
+        rows, cols = fused.sums(H)
+        return rows, cols
+    return H.sum(axis=1), H.sum(axis=0)
 
 
 def scaled_sum(D0: Array, scale: float, D: Array, out: Array) -> None:

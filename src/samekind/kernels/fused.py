@@ -59,6 +59,18 @@ def exp_sums(low: Any, D: Any) -> Any:
 
 
 @compiled
+def sums(H: Any) -> Any:
+    """Of the rows and of the columns, while they are in the cache."""
+    n, m = H.shape
+    rows, cols = np.empty(n, np.float32), np.zeros(m, np.float32)
+    for i in range(n):
+        for j in range(m):
+            cols[j] += H[i, j]
+        rows[i] = _total(H[i])
+    return rows, cols
+
+
+@compiled
 def exp_times_sum(low: Any, D: Any, u: Any, v: Any) -> Any:
     n, m = D.shape
     H = np.empty((n, m), np.float32)
@@ -69,10 +81,9 @@ def exp_times_sum(low: Any, D: Any, u: Any, v: Any) -> Any:
 
 
 @compiled
-def sigmoid_and_softplus_parts(threshold: Any, D: Any, scale: Any) -> Any:
-    """`scale * sigmoid(threshold - D)`; products of 1 + e^-|threshold - D| down the columns; sums of the hinge."""
+def sigmoid_and_softplus_parts(threshold: Any, D: Any, scale: Any, H: Any) -> Any:
+    """`scale * sigmoid(threshold - D)` into H; products of 1 + e^-|threshold - D| down the columns; hinge sums."""
     n, m = D.shape
-    H = np.empty((n, m), np.float32)
     products = np.ones(((n + FACTORS - 1) // FACTORS, m), np.float32)
     hinges = np.zeros(m, np.float32)
     for i in range(n):
@@ -84,7 +95,7 @@ def sigmoid_and_softplus_parts(threshold: Any, D: Any, scale: Any) -> Any:
             products[k, j] *= below
             hinges[j] += max(margin, _ZERO)
             H[i, j] = scale * ((_ONE if margin >= _ZERO else E) / below)
-    return H, products, hinges
+    return products, hinges
 
 
 @compiled

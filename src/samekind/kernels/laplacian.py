@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
+from samekind.kernels.exponentials import row_and_column_sums
 from samekind.kernels.spectral import Matrix, symmetrised
 from samekind.kernels.types import Array, Samples
 
@@ -26,7 +27,7 @@ class WeightTile(NamedTuple):
 
     @classmethod
     def of(cls, rows: Samples, cols: Samples, H: Array, value: float, number: int = -1) -> "WeightTile":
-        return cls(rows, cols, H, H.sum(axis=1), H.sum(axis=0), value, number)
+        return cls(rows, cols, H, *row_and_column_sums(H), value, number)
 
 
 Result_co = TypeVar("Result_co", covariant=True)

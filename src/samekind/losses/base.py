@@ -70,8 +70,13 @@ class BoundLoss(Protocol):
 
     def tile_value(self, D: Array, pairs: PairTile, rows: Anchors, mirrored: bool) -> float: ...
 
-    def tile_weights(self, D: Array, pairs: PairTile, rows: Anchors, cols: Anchors | None) -> tuple[float, Array]:
-        """The tile's value and its H (see kernels.laplacian); `cols` is None where the tile is not mirrored."""
+    def tile_weights(
+        self, D: Array, pairs: PairTile, rows: Anchors, cols: Anchors | None, out: Array | None = None
+    ) -> tuple[float, Array]:
+        """The tile's value and its H (see kernels.laplacian); `cols` is None where the tile is not mirrored.
+
+        `out`: memory for H, which may be taken.
+        """
         ...
 
 

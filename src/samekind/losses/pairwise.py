@@ -74,14 +74,18 @@ class BoundPairwiseLoss:
         value, _ = self._value_and_weights(D, pairs, rows, _ends(mirrored))
         return value
 
-    def tile_weights(self, D: Array, pairs: PairTile, rows: Anchors, cols: Anchors | None) -> tuple[float, Array]:
-        return self._value_and_weights(D, pairs, rows, _ends(cols is not None))
+    def tile_weights(
+        self, D: Array, pairs: PairTile, rows: Anchors, cols: Anchors | None, out: Array | None = None
+    ) -> tuple[float, Array]:
+        return self._value_and_weights(D, pairs, rows, _ends(cols is not None), out)
 
-    def _value_and_weights(self, D: Array, pairs: PairTile, rows: Anchors, ends: int) -> tuple[float, Array]:
+    def _value_and_weights(
+        self, D: Array, pairs: PairTile, rows: Anchors, ends: int, out: Array | None = None
+    ) -> tuple[float, Array]:
         """The pairs of two classes all at once, then those of one class."""
         if pairs.count_others:
             share = ends * pairs.count_others * self.share_other
-            H, total = sigmoid_and_softplus_sum(self.threshold, pairs.others(D), -share)
+            H, total = sigmoid_and_softplus_sum(self.threshold, pairs.others(D), -share, out)
             value = share * total
         else:
             H, value = np.zeros_like(D), 0.0

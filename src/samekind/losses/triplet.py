@@ -86,7 +86,9 @@ class BoundTripletLoss:
     def tile_value(self, D: Array, pairs: PairTile, rows: Anchors, mirrored: bool) -> float:
         return 0.0
 
-    def tile_weights(self, D: Array, pairs: PairTile, rows: Anchors, cols: Anchors | None) -> tuple[float, Array]:
+    def tile_weights(
+        self, D: Array, pairs: PairTile, rows: Anchors, cols: Anchors | None, out: Array | None = None
+    ) -> tuple[float, Array]:
         """Softmax weights of Eq. 11 (with phi+ and phi- where they belong), from the rows and from the columns."""
         H = _others(pairs.others(D), rows, cols)
         H[pairs.targets] += _targets(D[pairs.targets], rows, pairs.targets[0])
