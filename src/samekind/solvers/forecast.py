@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
-from scipy.special import stdtr
+from scipy.special import ndtr
 
 from samekind.kernels.types import Array, IntArray
 
@@ -20,7 +20,6 @@ OUTLYING = 4.0  # standard deviations: changes beyond, as of the groups just cho
 MOST_TRAINED = 256  # changes that a forecast is made from
 SMALLEST_SCORE = 1e-6  # of the best: what is below counts as this, as zero has no logarithm
 SMALLEST_SPREAD = 1e-6
-FREEDOM = 8  # degrees of it that a forecast's error has: large ones are commoner than a normal distribution has it
 
 Vector = NDArray[np.float64]
 
@@ -34,7 +33,7 @@ class Outlook(NamedTuple):
     def chances(self, score: float) -> Vector:
         """Of each to be above a score."""
         needed = np.log(max(score, np.finfo(np.float64).tiny)) - self.expected
-        chances: Vector = stdtr(FREEDOM, -needed / np.sqrt(np.maximum(self.variance, SMALLEST_SPREAD**2)))
+        chances: Vector = ndtr(-needed / np.sqrt(np.maximum(self.variance, SMALLEST_SPREAD**2)))
         return chances
 
 
