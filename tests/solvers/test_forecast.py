@@ -95,6 +95,20 @@ def test_chances_are_those_of_normal_logarithms():
     assert (outlook.chances(0.0) == 1).all()
 
 
+def test_what_is_known_of_some_is_carried_over_to_those_alike():
+    kinds, distances = kinds_of_groups()
+    forecast = Forecast(distances, np.ones(N_GROUPS))
+    values = np.where(kinds == kinds[0], -0.08, -0.01)
+    known = np.flatnonzero(kinds == kinds[0])[:3]
+    told = forecast.carried_over(known, values[known], -0.02, 0.02)
+    alike = np.setdiff1d(np.flatnonzero(kinds == kinds[0]), known)
+    others = np.flatnonzero(kinds != kinds[0])
+    assert told.expected[known].max() < -0.06
+    assert told.expected[alike].mean() < told.expected[others].mean() - 0.01
+    assert told.variance[known].max() < told.variance[alike].mean() < told.variance[others].mean()
+    assert (told.variance <= 0.02**2 * 1.1 * (1 + 1e-6)).all()
+
+
 def test_what_is_looked_at_is_known_and_the_rest_grows_uncertain():
     kinds, distances = kinds_of_groups()
     scores = np.random.default_rng(0).gamma(5, size=N_GROUPS)

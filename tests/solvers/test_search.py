@@ -143,7 +143,7 @@ def test_a_full_look_chooses_as_the_exact_search(loss, kind, norm, on_disk, exha
         assert one.score == pytest.approx(other.score, rel=1e-4)  # float32, in panels of other groups
         assert one.details["sketched"] == len(groups)
         if one.details["sketch_missed"] < 1e-3:  # after the first round there are directions for equal weights only
-            assert np.abs(fast.shifts[-one.details["mended"] :]).max() < 1e-4
+            assert np.abs(fast.shifts[-3:]).max() < 1e-4
         return one.group
 
     metric = rounds(scoring, both, 7)

@@ -37,6 +37,14 @@ class Outlook(NamedTuple):
         return chances
 
 
+class _Told(NamedTuple):
+    """What a Gaussian process of unit variance says of all groups, given some."""
+
+    expected: Vector
+    left: Vector  # variance
+    residues: Vector  # of those given: of unit variance, independent of each other
+
+
 class Forecast:
     """From the scores of all groups in the first round, and of some in later ones, to those of the others."""
 
@@ -53,17 +61,26 @@ class Forecast:
         own = changes - common
         spread = max(1.4826 * float(np.median(np.abs(own))), SMALLEST_SPREAD)
         own = np.clip(own, -OUTLYING * spread, OUTLYING * spread)
-        alike = np.exp((self.signatures[trained] @ self.signatures.T - 1) / LENGTH)  # (n, K)
-        among = alike[:, trained].astype(np.float64)
-        among[np.diag_indices_from(among)] += OWN_SHARE + self.known.variance[trained] / spread**2
+        told = self._told(trained, own, self.known.variance[trained] / spread**2)
+        scale = float(np.mean(told.residues**2))
+        return Outlook(self.known.expected + common + told.expected, self.known.variance + scale * told.left)
+
+    def carried_over(self, known: IntArray, values: Vector, mean: float, spread: float) -> Outlook:
+        """What to expect of all groups, where alike ones have alike values about a mean, some of which are known."""
+        told = self._told(known, values - mean, 0.0)
+        return Outlook(mean + told.expected, spread**2 * told.left)
+
+    def _told(self, known: IntArray, values: Vector, noise: Vector | float) -> _Told:
+        alike = np.exp((self.signatures[known] @ self.signatures.T - 1) / LENGTH)  # (n, K)
+        among = alike[:, known].astype(np.float64)
+        among[np.diag_indices_from(among)] += OWN_SHARE + noise
         half = scipy.linalg.cholesky(among, lower=True, check_finite=False)
-        told = scipy.linalg.solve_triangular(half, own, lower=True, check_finite=False)
+        residues = scipy.linalg.solve_triangular(half, values, lower=True, check_finite=False)
         explained = scipy.linalg.solve_triangular(
             half.astype(np.float32), alike, lower=True, overwrite_b=True, check_finite=False
         )
-        expected = self.known.expected + common + explained.T @ told
         left = np.maximum(1 + OWN_SHARE - np.einsum("nk,nk->k", explained, explained), 0)
-        return Outlook(expected, self.known.variance + float(np.mean(told**2)) * left)
+        return _Told(explained.T @ residues, left, residues)
 
     def learn(self, outlook: Outlook, looked: IntArray, scores: Vector) -> None:
         """The round is over: what was looked at is known, the rest is as it was foreseen."""

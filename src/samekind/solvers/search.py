@@ -1,5 +1,7 @@
 """Line 4 of Algorithm 1: which group next. Exactly, or by a sketch of the weights and an exact look at the leaders."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,7 +16,7 @@ from samekind.kernels.spectral import Matrix, Norm, block_scores
 from samekind.kernels.types import Array, IntArray
 from samekind.objective import Objective, Weights
 from samekind.solvers.blocks import BlockMetric
-from samekind.solvers.forecast import Forecast
+from samekind.solvers.forecast import Forecast, Outlook
 from samekind.solvers.projected import Point
 from samekind.store.base import FeatureStore, panels_of
 from samekind.store.scan import Sources, Stack
@@ -28,10 +30,11 @@ PAIRS = 512  # of samples, whose distances tell which groups are alike
 TOLERATED = 0.99  # share of the best score that will do
 GROUPS_AT_ONCE, STACK_BYTES = 16, 2**25  # sketched by one thread, and what they may take
 STACKS = 2  # of few groups at least, for so many threads: results may not depend on how many there are
-AT_ONCE, AT_MOST = 8, 32  # leaders whose scores are mended, at once and in a round
+FIRST_MENDED, DEEPEST = 4, 40  # leaders whose scores are mended first, and with them as many from so many places below
+AT_ONCE, AT_MOST = 4, 32  # mended after them, at once; and in a round
 DIRECTIONS = 12  # of a leader, the steepest by its sketched gradient, along which the exact one is asked for
 CAUTION = 2.0  # standard deviations by which a sketched score may be too low
-FIRST_SPREAD = 0.1  # assumed before anything was compared
+SMALLEST_SPREAD = 0.003  # of such comparisons, assumed before anything was compared
 REMEMBERED = 24  # comparisons of mended and sketched scores
 CLASS_SHARE = 1 / 16  # of the memory budget, for same-class pairs
 
@@ -181,25 +184,25 @@ class FastSearch:
 
     def best(self, weights: Weights, metric: BlockMetric, n_rounds: int) -> Choice:
         laplacian = self._sketch(weights, n_rounds)
+        round_ = _Round(self.scoring, self.groups, weights, laplacian, metric)
         if self.forecast is None:
-            seen, spread_of_forecast = self._look_at_all(laplacian, metric), 0.0
+            self._look_at_all(round_)
         else:
-            seen, spread_of_forecast = self._look(self.forecast, laplacian, metric, n_rounds)
-        mended = self._mended(weights, laplacian, seen, metric)
-        exact = self._exactly(weights, mended, metric)
+            self._look(self.forecast, round_, n_rounds)
+        exact = self._exactly(round_)
         best = max(exact, key=lambda at: exact[at])
         spread = self._spread()
         details = {
-            "sketched": len(seen),
-            "mended": len(mended),
+            "sketched": len(round_.seen),
+            "mended": len(round_.mended),
             "rescored": len(exact),
             "sketch_rank": laplacian.rank,
             "sketch_missed": laplacian.missed,
             "score_spread": spread,
-            "forecast_spread": spread_of_forecast,
+            "forecast_spread": round_.uncertain,
         }
         if spread > AGREEING and len(self.shifts) == REMEMBERED and self.rank < LARGEST_RANK:
-            self.rank, self.shifts = 2 * self.rank, []
+            self.rank, self.shifts = 2 * self.rank, self.shifts[-REMEMBERED // 2 :]
         return Choice(int(self.groups[best]), exact[best], details)
 
     def memory(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
@@ -238,80 +241,113 @@ class FastSearch:
         laplacian, self.range = self.range.sketch(into, self.layout, same, self.rank, rng)
         return laplacian
 
-    def _look_at_all(self, laplacian: SketchedLaplacian, metric: BlockMetric) -> dict[int, float]:
+    def _look_at_all(self, now: _Round) -> None:
         """Sketched scores, and with the groups at hand how alike they are."""
-        scoring = self.scoring
 
         def seen(some: Sequence[int], stack: Stack) -> NDArray[Any]:
-            scores = scoring.by_sketch(laplacian, some, stack, metric)
+            scores = self.scoring.by_sketch(now.laplacian, some, stack, now.metric)
             return np.column_stack([scores, stack.distances(*self._pairs)])
 
-        scores, distances = np.split(scoring.through(self.groups.tolist(), seen), [1], axis=1)
+        scores, distances = np.split(self.scoring.through(self.groups.tolist(), seen), [1], axis=1)
         self.forecast = Forecast(distances, scores[:, 0])
-        return dict(enumerate(scores[:, 0].tolist()))
+        now.seen |= dict(enumerate(scores[:, 0].tolist()))
+        self._mend(self.forecast, now)
 
-    def _look(
-        self, forecast: Forecast, laplacian: SketchedLaplacian, metric: BlockMetric, n_rounds: int
-    ) -> tuple[dict[int, float], float]:
-        """Sketched scores from the top down; and how uncertain those not looked at are, in logarithms."""
+    def _look(self, forecast: Forecast, now: _Round, n_rounds: int) -> None:
+        """From the top down, until hardly any group not looked at is to be expected ahead of the best one mended."""
         falling = np.argsort(-forecast.known.expected, kind="stable")
         leaders, others = np.split(falling, [round(LEADING * self.at_once)])
         some = np.random.RandomState([self.seed, n_rounds, 1]).permutation(others)[: self.at_once - len(leaders)]
-        seen: dict[int, float] = {}
-        self._see(seen, np.concatenate([leaders, some]), laplacian, metric)
+        now.see(np.concatenate([leaders, some]))
         trained = 0
         while True:
-            looked, scores = np.array(list(seen)), np.array(list(seen.values()))
+            shift = self._mend(forecast, now)
+            looked, scores = np.array(list(now.seen)), np.array(list(now.seen.values()))
             if len(looked) >= 2 * trained:
                 outlook, trained = forecast.outlook(looked, scores), len(looked)
-            chances = outlook.chances(scores.max() / TOLERATED)
+            chances = now.chances(outlook, shift)
             chances[looked] = 0
             rising = np.argsort(chances, kind="stable")
             ahead = int(np.count_nonzero(np.cumsum(chances[rising]) > MISSED))
             if not ahead:
                 forecast.learn(outlook, looked, scores)
                 unseen = np.delete(outlook.variance, looked)
-                return seen, float(np.sqrt(np.mean(unseen))) if len(unseen) else 0.0
-            self._see(seen, rising[-min(ahead, self.at_once) :], laplacian, metric)
+                now.uncertain = float(np.sqrt(np.mean(unseen))) if len(unseen) else 0.0
+                return
+            now.see(rising[-min(ahead, self.at_once) :])
 
-    def _see(self, seen: dict[int, float], at: IntArray, laplacian: SketchedLaplacian, metric: BlockMetric) -> None:
-        rising = np.sort(at)
-        scores = self.scoring.sketched(laplacian, self.groups[rising].tolist(), metric)
-        seen |= dict(zip(rising.tolist(), scores.tolist(), strict=True))
+    def _mend(self, forecast: Forecast, now: _Round) -> Outlook:
+        """Mend the scores of leading groups, until no other of those seen can be expected to be ahead.
 
-    def _mended(
-        self, weights: Weights, laplacian: SketchedLaplacian, seen: Mapping[int, float], metric: BlockMetric
-    ) -> dict[int, float]:
-        """Mended scores of the leading groups, from the top, until no other can be expected to be ahead."""
-        mended: dict[int, float] = {}
-        falling = sorted(seen, key=lambda at: -seen[at])
-        while falling and len(mended) < AT_MOST:
-            best = max(mended.values(), default=0.0)
-            if mended and self._upper(seen[falling[0]], best) * TOLERATED <= best:
-                break
-            batch, falling = falling[:AT_ONCE], falling[AT_ONCE:]
-            scores = self.scoring.mended(weights, laplacian, self.groups[batch].tolist(), metric)
-            mended |= dict(zip(batch, scores.tolist(), strict=True))
-            self._remember(scores, np.array([seen[at] for at in batch]))
-        return mended
+        A sketch flatters groups that are alike by like amounts, so what was mended tells about the others: by how much
+        their scores are to be expected above the sketched ones, as shares of the best, is returned.
+        """
+        falling = np.array(sorted(now.seen, key=lambda at: -now.seen[at]))
+        sketched = np.array([now.seen[at] for at in falling.tolist()])
+        if not now.mended:  # further down as well: leaders are alike, and flattered
+            first = falling[:FIRST_MENDED]
+            deeper = falling[FIRST_MENDED : FIRST_MENDED + DEEPEST : DEEPEST // FIRST_MENDED]
+            now.mend(np.concatenate([first, deeper]))
+            self.shifts = [*self.shifts, *now.shifts()[len(first) :].tolist()][-REMEMBERED:]
+        while True:
+            shift = forecast.carried_over(np.array(list(now.mended)), now.shifts(), self._centre(), self._spread())
+            most = (shift.expected + CAUTION * np.sqrt(shift.variance))[falling]
+            upper = np.where(np.isin(falling, list(now.mended)), -np.inf, sketched + now.unit * most)
+            ahead = np.flatnonzero(upper * TOLERATED > max(now.mended.values()))
+            if not len(ahead) or len(now.mended) >= AT_MOST:
+                return shift
+            now.mend(falling[ahead[np.argsort(-upper[ahead], kind="stable")[:AT_ONCE]]])
 
-    def _exactly(self, weights: Weights, mended: Mapping[int, float], metric: BlockMetric) -> dict[int, float]:
+    def _exactly(self, now: _Round) -> dict[int, float]:
         """Exact scores of the best, from the top, until no mended one is ahead."""
         exact: dict[int, float] = {}
-        for at in sorted(mended, key=lambda at: -mended[at]):
-            if exact and mended[at] * TOLERATED <= max(exact.values()):
+        for at in sorted(now.mended, key=lambda at: -now.mended[at]):
+            if exact and now.mended[at] * TOLERATED <= max(exact.values()):
                 break
-            (exact[at],) = self.scoring.exact(weights, [int(self.groups[at])], metric).tolist()
+            (exact[at],) = self.scoring.exact(now.weights, [int(self.groups[at])], now.metric).tolist()
         return exact
 
-    def _remember(self, mended: Point, sketched: Point) -> None:
-        best = max(float(mended.max()), float(sketched.max()), np.finfo(np.float64).tiny)
-        self.shifts = [*self.shifts, *((mended - sketched) / best).tolist()][-REMEMBERED:]
+    def _centre(self) -> float:
+        return float(np.mean(self.shifts)) if self.shifts else 0.0
 
     def _spread(self) -> float:
-        return float(np.std(self.shifts)) if len(self.shifts) > 1 else FIRST_SPREAD
+        return max(float(np.std(self.shifts)), SMALLEST_SPREAD) if len(self.shifts) > 1 else SMALLEST_SPREAD
 
-    def _upper(self, sketched: float, best: float) -> float:
-        """What a mended score is unlikely to exceed."""
-        centre = float(np.mean(self.shifts)) if self.shifts else 0.0
-        return sketched + best * (centre + CAUTION * self._spread())
+
+@dataclass
+class _Round:
+    """What a round has seen: scores by place among the groups."""
+
+    scoring: Scoring
+    groups: IntArray
+    weights: Weights
+    laplacian: SketchedLaplacian
+    metric: BlockMetric
+    seen: dict[int, float] = field(default_factory=dict)  # sketched
+    mended: dict[int, float] = field(default_factory=dict)
+    uncertain: float = 0.0  # standard deviation of those not seen, in logarithms
+
+    def see(self, at: IntArray) -> None:
+        rising = np.sort(at)
+        scores = self.scoring.sketched(self.laplacian, self.groups[rising].tolist(), self.metric)
+        self.seen |= dict(zip(rising.tolist(), scores.tolist(), strict=True))
+
+    def mend(self, at: IntArray) -> None:
+        scores = self.scoring.mended(self.weights, self.laplacian, self.groups[at].tolist(), self.metric)
+        self.mended |= dict(zip(at.tolist(), scores.tolist(), strict=True))
+
+    @property
+    def unit(self) -> float:
+        """The best sketched score."""
+        return max(max(self.seen.values()), float(np.finfo(np.float64).tiny))
+
+    def shifts(self) -> Point:
+        """From sketched to mended scores, as shares of the unit."""
+        return np.array([score - self.seen[at] for at, score in self.mended.items()]) / self.unit
+
+    def chances(self, outlook: Outlook, shift: Outlook) -> Point:
+        """Of each group to be ahead of the best one mended, by its forecast and by how much it is to be mended."""
+        needed = max(self.mended.values()) / TOLERATED - self.unit * shift.expected  # as sketched
+        needed = np.maximum(needed, np.finfo(np.float64).tiny)
+        variance = outlook.variance + shift.variance * (self.unit / needed) ** 2
+        return Outlook(outlook.expected - np.log(needed), variance).chances(1.0)
