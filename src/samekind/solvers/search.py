@@ -25,7 +25,7 @@ FIRST_RANK, LARGEST_RANK = 8, 64  # of the sketch
 AGREEING = 0.015  # spread of what sketched scores lack, as a share of the best, above which the sketch's rank grows
 AT_LEAST, SHARE = 64, 0.01  # groups looked at together: so many, and this share of all
 LEADING = 0.75  # of those looked at first in a round; the others are random
-MISSED = 0.05  # groups, as to be expected, that may be ahead of the best one seen without having been looked at
+MISSED = 0.05  # groups, as to be expected, that may be ahead of the best one mended without having been looked at
 PAIRS = 512  # of samples, whose distances tell which groups are alike
 TOLERATED = 0.99  # share of the best score that will do
 GROUPS_AT_ONCE, STACK_BYTES = 16, 2**25  # sketched by one thread, and what they may take
@@ -167,7 +167,7 @@ class FastSearch:
 
     In the first round all groups are looked at. Later the leaders and some random groups are; by what became of them
     the others' scores are foreseen, and groups are looked at, the likeliest first, until hardly any is to be expected
-    ahead of the best one seen (as in Minoux' lazy greedy algorithm, where an old score is the bound).
+    ahead of the best one mended (as in Minoux' lazy greedy algorithm, where an old score is the bound).
     """
 
     def __init__(self, scoring: Scoring, groups: Sequence[int], seed: int):
