@@ -124,15 +124,15 @@ class WatchedSearch:
         search, groups = self.made(), np.array(self.exact.groups)
         search.rank = LARGEST_RANK
         for n in range(SWEEPS):
-            laplacian = search._sketch(weights, n)
+            laplacian, _ = search._sketch(weights, n)
         scores = self.exact.scoring.sketched(laplacian, groups.tolist(), metric)
         return [int(k) for k in groups[scores >= SCREENED * scores.max()]]
 
     def has_seen(self, group: int) -> bool:
         """Whether the fast search looked at a group in this round: then its sketched score is certain."""
-        forecast = self.fast.forecast
-        assert forecast is not None
-        return not forecast.known.variance[self.exact.groups.index(group)]
+        known = self.fast.known
+        assert known is not None
+        return not known.variance[self.exact.groups.index(group)]
 
     def memory(self) -> tuple[dict[str, Any], dict[str, Any]]:
         return self.fast.memory()

@@ -180,7 +180,7 @@ def test_sketched_scores_are_those_of_their_group_in_any_order(loss, exhaustive)
     scoring = scoring_of(loss, array_store(X, 2), X, labels)
     finder = FastSearch(scoring, all_groups(scoring), 0)
     weights = scoring.objective.weights(cases.under(X[scoring.rows], 0.02 * np.eye(80, dtype=np.float32)))
-    laplacian = finder._sketch(weights, 0)
+    laplacian = finder._sketch(weights, 0)[0]
     order = np.random.default_rng(0).permutation(40).tolist()
     metric = BlockMetric()
     metric.add(7, cases.random_psd(2), 1.0)
@@ -199,7 +199,7 @@ def test_scores_mended_along_all_directions_are_exact_and_along_few_nearly(loss,
     weights = scoring.objective.weights(cases.under(X[scoring.rows], 0.001 * np.eye(96, dtype=np.float32))).kept()
     metric, groups = BlockMetric(), [3, 0, 7, 11]
     metric.add(7, cases.random_psd(8), 0.1)
-    laplacian = FastSearch(scoring, all_groups(scoring), 0)._sketch(weights, 0)
+    laplacian = FastSearch(scoring, all_groups(scoring), 0)._sketch(weights, 0)[0]
     exact, sketched = scoring.exact(weights, groups, metric), scoring.sketched(laplacian, groups, metric)
     np.testing.assert_allclose(scoring.mended(weights, laplacian, groups, metric), exact, rtol=1e-5)
     monkeypatch.setattr(search, "DIRECTIONS", 4)
@@ -211,7 +211,7 @@ def test_the_groups_of_no_one_have_no_scores(exhaustive):
     X, labels = planted()
     scoring = scoring_of("triplet", array_store(X, 2), X, labels)
     weights = scoring.objective.weights(cases.under(X[scoring.rows], np.zeros((80, 80))))
-    laplacian = FastSearch(scoring, all_groups(scoring), 0)._sketch(weights, 0)
+    laplacian = FastSearch(scoring, all_groups(scoring), 0)._sketch(weights, 0)[0]
     assert scoring.sketched(laplacian, [], BlockMetric()).shape == (0,)
 
 
@@ -231,7 +231,7 @@ def test_whitening_of_unlike_directions_far_from_zero_leaves_the_scores_right(of
     scoring = scoring_of("triplet", store, X, labels)
     Z = X[scoring.rows] - X.mean(axis=0)
     weights = scoring.objective.weights(cases.under(Z, 0.05 * np.eye(60, dtype=np.float32)))
-    laplacian = FastSearch(scoring, all_groups(scoring), 0)._sketch(weights, 0)
+    laplacian = FastSearch(scoring, all_groups(scoring), 0)._sketch(weights, 0)[0]
     sketched = scoring.sketched(laplacian, all_groups(scoring), BlockMetric())
     np.testing.assert_allclose(sketched, scoring.exact(weights, all_groups(scoring), BlockMetric()), rtol=0.02)
 
@@ -285,7 +285,7 @@ def test_a_group_whose_score_rises_again_is_only_overlooked_for_a_while(loss, la
     def choose(weights, metric, t):
         choice = fast.best(weights, metric, t)
         if t == 0:
-            fast.forecast.known.expected[PLANTED[2]] -= np.log(3)  # as if it had been low when last looked at
+            fast.known.expected[PLANTED[2]] -= np.log(3)  # as if it had been low when last looked at
         return choice.group
 
     assert PLANTED[2] in rounds(scoring, choose, 5).blocks
@@ -361,6 +361,24 @@ def test_what_was_remembered_is_not_changed_by_later_rounds(loss, lazy):
     for arrays, copies in kept:
         for name, array in arrays.items():
             np.testing.assert_array_equal(array, copies[name])
+
+
+def test_what_another_version_remembers_is_not_mistaken(loss, lazy):
+    """Then all groups are looked at once more."""
+    X, labels = planted()
+    scoring = scoring_of(loss, array_store(X, 2), X, labels)
+    finder, other = FastSearch(scoring, all_groups(scoring), 0), FastSearch(scoring, all_groups(scoring), 0)
+
+    def choose(weights, metric, t):
+        choice = finder.best(weights, metric, t)
+        if t == 1:
+            arrays, facts = finder.memory()
+            del arrays["degrees"]
+            other.recall(arrays, facts)
+            assert other.best(weights, metric, t).details["sketched"] == 40
+        return choice.group
+
+    rounds(scoring, choose, 2)
 
 
 def test_an_exact_search_remembers_nothing():

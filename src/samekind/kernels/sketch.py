@@ -11,13 +11,13 @@ from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-import scipy.linalg
 
 from samekind.kernels.laplacian import Degrees, OverBlocks, Part, Sums, WeightTile, add_degrees
 from samekind.kernels.spectral import Matrix, symmetrised
 from samekind.kernels.types import Array, IntArray, full_lanes, places
 
 BIG_CLASS, PANEL_ROWS = 32, 96  # samples from which on a class is worth matrix products, and rows of each
+SHORTEST = 1e-5  # of the longest direction: the squares of shorter ones are too near to rounding errors
 PROBES = 8  # random directions beside Q: they tell how much it misses, and are a start for what it has not seen yet
 
 
@@ -248,6 +248,7 @@ class Range:
 
 def _orthonormal(Y: Matrix, rank: int) -> Array:
     """The leading directions of the columns, rounded to float32: (N, at most rank)."""
-    U, lengths, _ = scipy.linalg.svd(Y, full_matrices=False, check_finite=False)
-    kept = lengths[:rank] > 1e-7 * lengths[:1]
-    return np.ascontiguousarray(U[:, :rank][:, kept].astype(np.float32))
+    squares, V = np.linalg.eigh(Y.T @ Y)  # in a fifth of an SVD's time
+    lengths, V = np.sqrt(np.maximum(squares[::-1], 0))[:rank], V[:, ::-1][:, :rank]
+    kept = lengths > SHORTEST * lengths[:1]
+    return np.ascontiguousarray((Y @ (V[:, kept] / lengths[kept])).astype(np.float32))

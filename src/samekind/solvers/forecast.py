@@ -1,11 +1,12 @@
-"""What has become of scores that were not looked at again: those of groups that are alike change alike.
+"""What has become of scores that were not looked at again.
 
-From round to round the logarithms of all scores change by a common amount and, beside it, by a Gaussian process over
-the groups. Two groups are alike where the same pairs of samples are near to each other in both.
+From round to round a score changes with the trace of its group's gradient, which is known about for all; how much of it
+counts is seen on the groups looked at. What remains, in logarithms, is common to all groups and, beside it, a Gaussian
+process over them: those of groups that are alike change alike. Two groups are alike where the same pairs of samples are
+near to each other in both.
 """
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
@@ -20,6 +21,10 @@ OUTLYING = 4.0  # standard deviations: changes beyond, as of the groups just cho
 MOST_TRAINED = 256  # changes that a forecast is made from
 SMALLEST_SCORE = 1e-6  # of the best: what is below counts as this, as zero has no logarithm
 SMALLEST_SPREAD = 1e-6
+LARGEST_FALL = 0.05  # what is left of a score, at least, as traces tell
+FITS, TOLERANT = 8, 2.0  # rounds of a robust fit, and standard deviations beyond which an error counts less
+
+_REPRESENTABLE = (1e-100, 1e100)
 
 Vector = NDArray[np.float64]
 
@@ -29,6 +34,17 @@ class Outlook(NamedTuple):
 
     expected: Vector  # (K,)
     variance: Vector  # (K,)
+
+    @classmethod
+    def certain(cls, scores: Vector) -> "Outlook":
+        """All were looked at."""
+        return cls(_logarithms(scores), np.zeros(len(scores)))
+
+    def after(self, looked: IntArray, scores: Vector) -> "Outlook":
+        """The round is over: what was looked at is known, the rest is as it was foreseen."""
+        expected, variance = self.expected.copy(), self.variance.copy()
+        expected[looked], variance[looked] = _logarithms(scores), 0.0
+        return Outlook(expected, variance)
 
     def chances(self, score: float) -> Vector:
         """Of each to be above a score."""
@@ -46,24 +62,28 @@ class _Told(NamedTuple):
 
 
 class Forecast:
-    """From the scores of all groups in the first round, and of some in later ones, to those of the others."""
+    """From the scores of some groups to those of the others."""
 
-    def __init__(self, distances: Array, scores: Vector):
-        """Of the groups: distances of the same pairs of samples (K, p), and scores."""
+    def __init__(self, distances: Array):
+        """Of the groups: distances of the same pairs of samples (K, p)."""
         self.signatures = _signatures(distances)
-        self.known = Outlook(_logarithms(scores), np.zeros(len(scores)))
 
-    def outlook(self, looked: IntArray, scores: Vector) -> Outlook:
-        """As the scores of those looked at in this round, the most telling ones first, let the others be foreseen."""
+    def outlook(self, known: Outlook, looked: IntArray, scores: Vector, rises: Vector) -> Outlook:
+        """As the scores of those looked at in this round, the most telling ones first, let the others be foreseen.
+
+        `known`: as of the last round. `rises` (K,): by how much the traces of their gradients have risen since then.
+        """
         trained = looked[:MOST_TRAINED]
-        changes = _logarithms(scores)[: len(trained)] - self.known.expected[trained]
+        logarithms = _logarithms(scores)[: len(trained)]
+        told = known.expected + _told_by_traces(known, trained, logarithms, rises)
+        changes = logarithms - told[trained]
         common = float(np.median(changes))
         own = changes - common
         spread = max(1.4826 * float(np.median(np.abs(own))), SMALLEST_SPREAD)
         own = np.clip(own, -OUTLYING * spread, OUTLYING * spread)
-        told = self._told(trained, own, self.known.variance[trained] / spread**2)
-        scale = float(np.mean(told.residues**2))
-        return Outlook(self.known.expected + common + told.expected, self.known.variance + scale * told.left)
+        by_alike = self._told(trained, own, known.variance[trained] / spread**2)
+        scale = float(np.mean(by_alike.residues**2))
+        return Outlook(told + common + by_alike.expected, known.variance + scale * by_alike.left)
 
     def carried_over(self, known: IntArray, values: Vector, mean: float, spread: float) -> Outlook:
         """What to expect of all groups, where alike ones have alike values about a mean, some of which are known."""
@@ -82,18 +102,20 @@ class Forecast:
         left = np.maximum(1 + OWN_SHARE - np.einsum("nk,nk->k", explained, explained), 0)
         return _Told(explained.T @ residues, left, residues)
 
-    def learn(self, outlook: Outlook, looked: IntArray, scores: Vector) -> None:
-        """The round is over: what was looked at is known, the rest is as it was foreseen."""
-        expected, variance = outlook.expected.copy(), outlook.variance.copy()
-        expected[looked], variance[looked] = _logarithms(scores), 0.0
-        self.known = Outlook(expected, variance)
 
-    def memory(self) -> dict[str, NDArray[Any]]:
-        """What it has learned, for `recall`; not who is alike."""
-        return self.known._asdict()
-
-    def recall(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        self.known = Outlook(*(arrays[name].copy() for name in Outlook._fields))
+def _told_by_traces(known: Outlook, trained: IntArray, logarithms: Vector, rises: Vector) -> Vector:
+    """Changes of all logarithms, if scores go down by a share of what traces go up by, the same for all groups."""
+    relative = rises / np.exp(np.clip(known.expected, *np.log(_REPRESENTABLE)))
+    left = np.exp(np.clip(logarithms - known.expected[trained], *np.log(_REPRESENTABLE)))
+    design = np.column_stack([np.ones(len(trained)), relative[trained]])
+    weights = np.ones(len(trained))
+    for _ in range(FITS):
+        fit = np.linalg.lstsq(design * weights[:, np.newaxis], left * weights, rcond=None)[0]
+        errors = np.abs(left - design @ fit)
+        spread = max(1.4826 * float(np.median(errors)), SMALLEST_SPREAD)
+        weights = np.sqrt(np.minimum(1, TOLERANT * spread / np.maximum(errors, SMALLEST_SPREAD)))
+    changes: Vector = np.log(np.maximum(fit[0] + fit[1] * relative, LARGEST_FALL))
+    return changes
 
 
 def _logarithms(scores: Vector) -> Vector:

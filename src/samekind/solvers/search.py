@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from samekind.kernels.laplacian import BlockForm, WeightTile
+from samekind.kernels.laplacian import BlockForm, PairsForm, WeightTile
 from samekind.kernels.sketch import ClassLayout, Range, SketchedLaplacian, Split, SplitForm
 from samekind.kernels.spectral import Matrix, Norm, block_scores
 from samekind.kernels.types import Array, IntArray
@@ -18,6 +18,7 @@ from samekind.objective import Objective, Weights
 from samekind.solvers.blocks import BlockMetric
 from samekind.solvers.forecast import Forecast, Outlook
 from samekind.solvers.projected import Point
+from samekind.solvers.traces import Kept, Traces, Witnesses
 from samekind.store.base import FeatureStore, panels_of
 from samekind.store.scan import Sources, Stack
 
@@ -25,8 +26,7 @@ FIRST_RANK, LARGEST_RANK = 8, 64  # of the sketch
 AGREEING = 0.015  # spread of what sketched scores lack, as a share of the best, above which the sketch's rank grows
 AT_LEAST, SHARE = 64, 0.01  # groups looked at together: so many, and this share of all
 LEADING = 0.75  # of those looked at first in a round; the others are random
-MISSED = 0.05  # groups, as to be expected, that may be ahead of the best one mended without having been looked at
-PAIRS = 512  # of samples, whose distances tell which groups are alike
+MISSED = 0.02  # groups, as to be expected, that may be ahead of the best one mended without having been looked at
 TOLERATED = 0.99  # share of the best score that will do
 GROUPS_AT_ONCE, STACK_BYTES = 16, 2**25  # sketched by one thread, and what they may take
 STACKS = 2  # of few groups at least, for so many threads: results may not depend on how many there are
@@ -36,7 +36,9 @@ DIRECTIONS = 12  # of a leader, the steepest by its sketched gradient, along whi
 CAUTION = 2.0  # standard deviations by which a sketched score may be too low
 SMALLEST_SPREAD = 0.003  # of such comparisons, assumed before anything was compared
 REMEMBERED = 24  # comparisons of mended and sketched scores
-CLASS_SHARE = 1 / 16  # of the memory budget, for same-class pairs
+CLASS_SHARE, TRACES_SHARE = 1 / 16, 1 / 8  # of the memory budget, for same-class pairs and for what traces are made of
+
+Seen = TypeVar("Seen")
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,17 @@ class Choice:
     group: int
     score: float  # exact
     details: dict[str, Any] = field(default_factory=dict)
+
+
+class Told(NamedTuple):
+    """What a round's weights tell about the traces of gradients."""
+
+    degrees: Array  # (N,)
+    pairs: Array  # of the witnesses
+
+    def since(self, before: Told) -> tuple[Array, Array]:
+        """What has changed."""
+        return self.degrees.astype(np.float64) - before.degrees, self.pairs - before.pairs
 
 
 class Search(Protocol):
@@ -92,13 +105,11 @@ class Scoring:
         return np.array(scores)
 
     def sketched(self, laplacian: SketchedLaplacian, groups: Sequence[int], metric: BlockMetric) -> Point:
-        return self.through(groups, lambda some, stack: self.by_sketch(laplacian, some, stack, metric))
+        def seen(some: Sequence[int], stack: Stack) -> Point:
+            return self.of(some, stack.mapped(laplacian.blocks(stack.Z)), metric)
 
-    def by_sketch(
-        self, laplacian: SketchedLaplacian, groups: Sequence[int], stack: Stack, metric: BlockMetric
-    ) -> Point:
-        """Sketched scores of groups that are at hand."""
-        return self.of(groups, stack.mapped(laplacian.blocks(stack.Z)), metric)
+        parts = list(self.through(groups, seen))
+        return np.concatenate(parts) if parts else np.zeros(0)
 
     def mended(
         self, weights: Weights, laplacian: SketchedLaplacian, groups: Sequence[int], metric: BlockMetric
@@ -123,16 +134,15 @@ class Scoring:
         ridge = self.ridge * V.T @ metric.block(k, size) @ V
         return Steepest(float(score), float(block_scores(np.diag(slopes), self.norm)), ridge, stack.along(V))
 
-    def distances(self, groups: Sequence[int], first: IntArray, second: IntArray) -> Point:
-        """Squared distances (len(groups), len(first)) of some pairs of samples, in each group."""
-        return self.through(groups, lambda some, stack: stack.distances(first, second))
+    def traces(self, groups: Sequence[int], witnesses: Witnesses) -> Traces:
+        """What it takes to estimate the traces of their gradients."""
+        return Traces(witnesses, list(self.through(groups, lambda some, stack: Kept.of(stack.samples(), witnesses))))
 
-    def through(self, groups: Sequence[int], seen: Callable[[Sequence[int], Stack], NDArray[Any]]) -> NDArray[Any]:
-        """What is seen of the groups, some at once, one row each."""
+    def through(self, groups: Sequence[int], seen: Callable[[Sequence[int], Stack], Seen]) -> Iterator[Seen]:
+        """What is seen of the groups, some at once."""
         n = min(GROUPS_AT_ONCE, max(1, STACK_BYTES // self.sources.largest), max(1, -(-len(groups) // STACKS)))
         batches = [groups[start : start + n] for start in range(0, len(groups), n)]
-        parts = list(self.objective.executor.map(lambda some: seen(some, self.sources.of(some)), batches))
-        return np.concatenate(parts) if parts else np.zeros(0)
+        return self.objective.executor.map(lambda some: seen(some, self.sources.of(some)), batches)
 
     def of(self, groups: Sequence[int], G: Matrix, metric: BlockMetric) -> Point:
         """Scores by the gradients of the loss, a stack of them."""
@@ -177,18 +187,23 @@ class FastSearch:
         self.at_once = max(AT_LEAST, round(SHARE * len(groups)))
         self.rank = FIRST_RANK
         self.range: Range | None = None
-        self.forecast: Forecast | None = None
+        self.known: Outlook | None = None  # of all scores, as of the last round
+        self.told: Told | None = None
         self.shifts: list[float] = []  # from sketched scores to mended ones, as shares of the best, of late
         objective = scoring.objective
         self.layout = ClassLayout.of(objective.relation.class_sizes, int(objective.memory_budget * CLASS_SHARE / 8))
 
     def best(self, weights: Weights, metric: BlockMetric, n_rounds: int) -> Choice:
-        laplacian = self._sketch(weights, n_rounds)
+        laplacian, told = self._sketch(weights, n_rounds)
         round_ = _Round(self.scoring, self.groups, weights, laplacian, metric)
-        if self.forecast is None:
-            self._look_at_all(round_)
+        if self.known is None or self.told is None:
+            round_.see(np.arange(len(self.groups)))
+            self._mend(round_)
+            self.known = Outlook.certain(np.array(list(round_.seen.values())))
         else:
-            self._look(self.forecast, round_, n_rounds)
+            rises = self._traces.of(*told.since(self.told), self.scoring.objective.executor.map)
+            self.known = self._look(self.known, rises, round_, n_rounds)
+        self.told = told
         exact = self._exactly(round_)
         best = max(exact, key=lambda at: exact[at])
         spread = self._spread()
@@ -199,7 +214,7 @@ class FastSearch:
             "sketch_rank": laplacian.rank,
             "sketch_missed": laplacian.missed,
             "score_spread": spread,
-            "forecast_spread": round_.uncertain,
+            "forecast_spread": self._uncertain(round_),
         }
         if spread > AGREEING and len(self.shifts) == REMEMBERED and self.rank < LARGEST_RANK:
             self.rank, self.shifts = 2 * self.rank, self.shifts[-REMEMBERED // 2 :]
@@ -207,31 +222,44 @@ class FastSearch:
 
     def memory(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         assert self.range is not None
-        assert self.forecast is not None
-        arrays = self.forecast.memory() | {"range": self.range.Q, "shifts": np.array(self.shifts)}
-        return arrays, {"sketch_rank": self.rank}
+        assert self.known is not None
+        assert self.told is not None
+        arrays = self.known._asdict() | self.told._asdict()
+        return arrays | {"range": self.range.Q, "shifts": np.array(self.shifts)}, {"sketch_rank": self.rank}
 
     def recall(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
-        if "range" not in arrays:  # nothing was looked at yet
+        if not {"range", "shifts", *Told._fields} <= arrays.keys():  # nothing was looked at yet, or by another version
             return
-        self.shifts = arrays.get("shifts", np.zeros(0)).tolist()  # earlier versions kept other comparisons
+        self.shifts = arrays["shifts"].tolist()
         self.range, self.rank = Range(arrays["range"]), int(facts["sketch_rank"])
-        distances = self.scoring.distances(self.groups.tolist(), *self._pairs)
-        self.forecast = Forecast(distances, np.ones(len(self.groups)))
-        self.forecast.recall(arrays)
+        self.known = Outlook(*(arrays[name].copy() for name in Outlook._fields))
+        self.told = Told(*(arrays[name].copy() for name in Told._fields))
 
     @cached_property
-    def _pairs(self) -> tuple[IntArray, IntArray]:
-        """Two places each among the samples."""
-        first, second = np.random.RandomState([self.seed]).randint(len(self.scoring.rows), size=(2, PAIRS))
-        return first, second
+    def _witnesses(self) -> Witnesses:
+        objective = self.scoring.objective
+        most = int(objective.memory_budget * TRACES_SHARE / len(self.groups))
+        return Witnesses.of(objective.relation, most, np.random.RandomState([self.seed]))
 
-    def _sketch(self, weights: Weights, n_rounds: int) -> SketchedLaplacian:
+    @cached_property
+    def _traces(self) -> Traces:
+        """Made in the second round, when they are needed: they take a fraction of the time of looking at all groups."""
+        return self.scoring.traces(self.groups.tolist(), self._witnesses)
+
+    @cached_property
+    def _forecast(self) -> Forecast:
+        return Forecast(self._traces.distances)
+
+    def _sketch(self, weights: Weights, n_rounds: int) -> tuple[SketchedLaplacian, Told]:
         relation = self.scoring.objective.relation
         rng = np.random.RandomState([self.seed, n_rounds])
+        pairs: list[Array] = []
 
         def into(form: SplitForm) -> Split:
-            return weights.into(form)[1]
+            split, entries = weights.into(PairsForm(form, self._witnesses.first, self._witnesses.second))[1]
+            pairs.append(entries)
+            made: Split = split
+            return made
 
         def same(tile: WeightTile) -> tuple[IntArray, IntArray]:
             return relation.tile(tile.rows, tile.cols).same
@@ -239,44 +267,35 @@ class FastSearch:
         if self.range is None:
             self.range = Range.first(self.layout.n_samples, self.rank, rng)
         laplacian, self.range = self.range.sketch(into, self.layout, same, self.rank, rng)
-        return laplacian
+        return laplacian, Told(laplacian.degrees, pairs[0])
 
-    def _look_at_all(self, now: _Round) -> None:
-        """Sketched scores, and with the groups at hand how alike they are."""
-
-        def seen(some: Sequence[int], stack: Stack) -> NDArray[Any]:
-            scores = self.scoring.by_sketch(now.laplacian, some, stack, now.metric)
-            return np.column_stack([scores, stack.distances(*self._pairs)])
-
-        scores, distances = np.split(self.scoring.through(self.groups.tolist(), seen), [1], axis=1)
-        self.forecast = Forecast(distances, scores[:, 0])
-        now.seen |= dict(enumerate(scores[:, 0].tolist()))
-        self._mend(self.forecast, now)
-
-    def _look(self, forecast: Forecast, now: _Round, n_rounds: int) -> None:
+    def _look(self, known: Outlook, rises: Point, now: _Round, n_rounds: int) -> Outlook:
         """From the top down, until hardly any group not looked at is to be expected ahead of the best one mended."""
-        falling = np.argsort(-forecast.known.expected, kind="stable")
+        falling = np.argsort(-known.expected, kind="stable")
         leaders, others = np.split(falling, [round(LEADING * self.at_once)])
         some = np.random.RandomState([self.seed, n_rounds, 1]).permutation(others)[: self.at_once - len(leaders)]
         now.see(np.concatenate([leaders, some]))
         trained = 0
         while True:
-            shift = self._mend(forecast, now)
+            shift = self._mend(now)
             looked, scores = np.array(list(now.seen)), np.array(list(now.seen.values()))
             if len(looked) >= 2 * trained:
-                outlook, trained = forecast.outlook(looked, scores), len(looked)
+                outlook, trained = self._forecast.outlook(known, looked, scores, rises), len(looked)
             chances = now.chances(outlook, shift)
             chances[looked] = 0
             rising = np.argsort(chances, kind="stable")
             ahead = int(np.count_nonzero(np.cumsum(chances[rising]) > MISSED))
             if not ahead:
-                forecast.learn(outlook, looked, scores)
-                unseen = np.delete(outlook.variance, looked)
-                now.uncertain = float(np.sqrt(np.mean(unseen))) if len(unseen) else 0.0
-                return
+                return outlook.after(looked, scores)
             now.see(rising[-min(ahead, self.at_once) :])
 
-    def _mend(self, forecast: Forecast, now: _Round) -> Outlook:
+    def _uncertain(self, now: _Round) -> float:
+        """Standard deviation of the scores not seen, in logarithms."""
+        assert self.known is not None
+        unseen = np.delete(self.known.variance, list(now.seen))
+        return float(np.sqrt(np.mean(unseen))) if len(unseen) else 0.0
+
+    def _mend(self, now: _Round) -> Outlook:
         """Mend the scores of leading groups, until no other of those seen can be expected to be ahead.
 
         A sketch flatters groups that are alike by like amounts, so what was mended tells about the others: by how much
@@ -290,13 +309,20 @@ class FastSearch:
             now.mend(np.concatenate([first, deeper]))
             self.shifts = [*self.shifts, *now.shifts()[len(first) :].tolist()][-REMEMBERED:]
         while True:
-            shift = forecast.carried_over(np.array(list(now.mended)), now.shifts(), self._centre(), self._spread())
+            shift = self._shift(now)
             most = (shift.expected + CAUTION * np.sqrt(shift.variance))[falling]
             upper = np.where(np.isin(falling, list(now.mended)), -np.inf, sketched + now.unit * most)
             ahead = np.flatnonzero(upper * TOLERATED > max(now.mended.values()))
             if not len(ahead) or len(now.mended) >= AT_MOST:
                 return shift
             now.mend(falling[ahead[np.argsort(-upper[ahead], kind="stable")[:AT_ONCE]]])
+
+    def _shift(self, now: _Round) -> Outlook:
+        if self.known is None:  # it is not worth while to find out who is alike: sketches of equal weights are right
+            ones = np.ones(len(self.groups))
+            return Outlook(self._centre() * ones, self._spread() ** 2 * ones)
+        known = np.array(list(now.mended))
+        return self._forecast.carried_over(known, now.shifts(), self._centre(), self._spread())
 
     def _exactly(self, now: _Round) -> dict[int, float]:
         """Exact scores of the best, from the top, until no mended one is ahead."""
@@ -325,7 +351,6 @@ class _Round:
     metric: BlockMetric
     seen: dict[int, float] = field(default_factory=dict)  # sketched
     mended: dict[int, float] = field(default_factory=dict)
-    uncertain: float = 0.0  # standard deviation of those not seen, in logarithms
 
     def see(self, at: IntArray) -> None:
         rising = np.sort(at)

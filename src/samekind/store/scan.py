@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -33,16 +33,14 @@ class Stack(NamedTuple):
         samples: NDArray[np.float32] = self.Z[0, :, : len(directions)] @ directions.astype(np.float32)
         return samples
 
-    def distances(self, first: IntArray, second: IntArray) -> NDArray[np.float32]:
-        """Squared distances (n, p) of some pairs of rows, in each group."""
-        distances = np.empty((len(self.Z), len(first)), np.float32)
-        for k, Z in enumerate(self.Z):  # one by one: for all at once, fresh memory would take longer than the sums
-            between = np.take(Z, first, axis=0)
-            between -= np.take(Z, second, axis=0)
-            if self.maps is not None:
-                between = between @ self.maps[k]
-            np.einsum("pd,pd->p", between, between, out=distances[k])
-        return distances
+    def samples(self) -> Iterator[NDArray[np.float32]]:
+        """Those of each group (len(rows), d), zeros where others are wider; valid until the next one's."""
+        if self.maps is None:
+            yield from self.Z
+            return
+        X = np.empty((self.Z.shape[1], self.maps.shape[2]), np.float32)  # fresh memory for each would take longer
+        for Z, map in zip(self.Z, self.maps, strict=True):
+            yield np.matmul(Z, map, out=X)
 
 
 class Sources:
