@@ -216,9 +216,9 @@ class PairsForm:
         def passing() -> Iterator[WeightTile]:
             for tile in tiles:
                 for i, j in self.ends:
-                    row, col = _within(tile.rows, i), _within(tile.cols, j)
-                    there = np.flatnonzero((row >= 0) & (col >= 0))
-                    found.append((there, tile.H[row[there], col[there]]))
+                    of_rows, row = _within(tile.rows, i)
+                    of_both, col = _within(tile.cols, j[of_rows])
+                    found.append((of_rows[of_both], tile.H[row[of_both], col]))
                 yield tile
 
         part, degrees = self.form.strip(passing())
@@ -237,9 +237,11 @@ class PairsForm:
         return result, entries
 
 
-def _within(samples: Samples, wanted: IntArray) -> IntArray:
-    """The place of each one wanted among the samples, -1 where it is not there."""
+def _within(samples: Samples, wanted: IntArray) -> tuple[IntArray, IntArray]:
+    """Which of those wanted are among the samples, and where."""
     if isinstance(samples, slice):
-        return np.where((wanted >= samples.start) & (wanted < samples.stop), wanted - samples.start, -1)
+        there = np.flatnonzero((wanted >= samples.start) & (wanted < samples.stop))
+        return there, wanted[there] - samples.start
     at = np.minimum(np.searchsorted(samples, wanted), len(samples) - 1)
-    return np.where(samples[at] == wanted, at, -1)
+    there = np.flatnonzero(samples[at] == wanted)
+    return there, at[there]
