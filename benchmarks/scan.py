@@ -159,7 +159,8 @@ class Watch:
 
     def clocked(self) -> ExitStack:
         stack = ExitStack()
-        stack.enter_context(self.clocks.on("all looked at by the sketch", Scoring, "through"))
+        stack.enter_context(self.clocks.on("all looked at by the sketch", Scoring, "sketched"))
+        stack.enter_context(self.clocks.on("what traces are made of", Scoring, "traces"))
         stack.enter_context(self.clocks.on("leaders mended", Scoring, "mended"))
         stack.enter_context(self.clocks.on("best exactly", Scoring, "exact"))
         return stack

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from samekind.solvers import forecast
-from samekind.solvers.forecast import Forecast, Outlook
+from samekind.solvers.forecast import Forecast, Outlook, Worth
 
 N_GROUPS, N_KINDS, N_PAIRS = 240, 8, 60
 
@@ -29,13 +29,8 @@ def looked_at(n=60, seed=0):
     return np.random.default_rng([seed, 2]).permutation(N_GROUPS)[:n]
 
 
-def still():
-    """Traces that tell nothing."""
-    return np.zeros(N_GROUPS)
-
-
 def literal(made, known, looked, scores):
-    """The outlook as a textbook has it, without traces: in float64, with an inverse."""
+    """The outlook as a textbook has it: in float64, with an inverse."""
     S = made.signatures.astype(np.float64)
     alike = np.exp((S @ S.T - 1) / forecast.LENGTH)
     changes = np.log(scores) - known.expected[looked]
@@ -58,7 +53,7 @@ def test_an_outlook_is_the_posterior_of_a_gaussian_process(seed):
     made, known, looked = Forecast(distances), Outlook.certain(scores), looked_at(seed=seed)
     for round_ in range(3):
         scores = changed(scores, kinds, seed=10 * seed + round_)
-        outlook = made.outlook(known, looked, scores[looked], still())
+        outlook = made.outlook(known, looked, scores[looked])
         expected, variance = literal(made, known, looked, scores[looked])
         np.testing.assert_allclose(outlook.expected, expected, atol=1e-4)
         np.testing.assert_allclose(outlook.variance, variance, rtol=1e-3, atol=1e-6)
@@ -72,7 +67,7 @@ def test_groups_alike_tell_of_each_other(seed):
     before = np.random.default_rng(seed).gamma(5, size=N_GROUPS)
     after = changed(before, kinds, seed)
     looked = looked_at(seed=seed)
-    outlook = Forecast(distances).outlook(Outlook.certain(before), looked, after[looked], still())
+    outlook = Forecast(distances).outlook(Outlook.certain(before), looked, after[looked])
     unseen = np.setdiff1d(np.arange(N_GROUPS), looked)
     errors = (np.log(after) - outlook.expected)[unseen]
     plain = (np.log(after / before) - np.median(np.log(after / before)[looked]))[unseen]
@@ -87,7 +82,7 @@ def test_chances_add_up_to_how_many_are_above(seed):
     kinds, distances = kinds_of_groups(seed)
     before = np.random.default_rng(seed).gamma(5, size=N_GROUPS)
     after, looked = changed(before, kinds, seed), looked_at(seed=seed)
-    outlook = Forecast(distances).outlook(Outlook.certain(before), looked, after[looked], still())
+    outlook = Forecast(distances).outlook(Outlook.certain(before), looked, after[looked])
     for level in (0.5, 0.8, 0.95):
         score = np.quantile(after, level)
         assert outlook.chances(score).sum() == pytest.approx((after > score).sum(), rel=0.3)
@@ -121,7 +116,7 @@ def test_what_is_looked_at_is_known_and_the_rest_grows_uncertain():
     for round_ in range(4):
         scores, looked = changed(scores, kinds, round_), looked_at(seed=round_ % 2)
         before = known
-        known = made.outlook(before, looked, scores[looked], still()).after(looked, scores[looked])
+        known = made.outlook(before, looked, scores[looked]).after(looked, scores[looked])
         unseen = np.setdiff1d(np.arange(N_GROUPS), looked)
         np.testing.assert_allclose(known.expected[looked], np.log(scores[looked]))
         assert not known.variance[looked].any()
@@ -135,7 +130,7 @@ def test_a_few_groups_that_crash_do_not_make_all_others_uncertain():
     crashed = after.copy()
     crashed[looked[:2]] /= 1000
     spread = [
-        np.sqrt(Forecast(distances).outlook(Outlook.certain(before), looked, scores[looked], still()).variance.mean())
+        np.sqrt(Forecast(distances).outlook(Outlook.certain(before), looked, scores[looked]).variance.mean())
         for scores in (after, crashed)
     ]
     assert spread[1] < 2 * spread[0]
@@ -145,9 +140,9 @@ def test_only_so_many_are_trained_on(monkeypatch):
     kinds, distances = kinds_of_groups()
     before = np.random.default_rng(0).gamma(5, size=N_GROUPS)
     after, looked = changed(before, kinds), looked_at()
-    few = Forecast(distances).outlook(Outlook.certain(before), looked[:20], after[looked[:20]], still())
+    few = Forecast(distances).outlook(Outlook.certain(before), looked[:20], after[looked[:20]])
     monkeypatch.setattr(forecast, "MOST_TRAINED", 20)
-    many = Forecast(distances).outlook(Outlook.certain(before), looked, after[looked], still())
+    many = Forecast(distances).outlook(Outlook.certain(before), looked, after[looked])
     np.testing.assert_array_equal(few.expected, many.expected)
 
 
@@ -160,7 +155,8 @@ def test_any_scores_and_traces_give_a_finite_outlook(before, after, rises):
     distances = np.random.default_rng(0).gamma(4, size=(8, 12))
     distances[0] = 0  # a group where nothing differs
     known, looked = Outlook.certain(np.array(before)), np.array([0, 2, 5, 7])
-    outlook = Forecast(distances).outlook(known, looked, np.array(after), np.array(rises))
+    told = Worth.fitted(known, looked, np.array(after), np.array(rises)).applied(known, np.array(rises))
+    outlook = Forecast(distances).outlook(told, looked, np.array(after))
     assert np.isfinite(outlook.expected).all()
     assert np.isfinite(outlook.variance).all()
     assert (outlook.variance >= 0).all()
@@ -181,25 +177,24 @@ def falling_with_traces(noise=0.0, outliers=0, seed=0):
 
 
 @pytest.mark.parametrize("outliers", [0, 6])
-def test_scores_that_go_with_traces_are_foreseen_to_the_last_digit(outliers):
-    """A tenth of those looked at may do something else."""
-    _, distances = kinds_of_groups()
+def test_what_traces_are_worth_is_found_though_a_tenth_of_the_groups_do_something_else(outliers):
     before, rises, after = falling_with_traces(outliers=outliers)
-    looked = looked_at()
-    outlook = Forecast(distances).outlook(Outlook.certain(before), looked, after[looked], rises)
+    known, looked = Outlook.certain(before), looked_at()
+    worth = Worth.fitted(known, looked, after[looked], rises)
+    assert worth == pytest.approx((0.9, -0.3), abs=1e-3 if outliers else 1e-9)
     unseen = np.setdiff1d(np.arange(N_GROUPS), looked)
-    error = np.abs(outlook.expected - np.log(after))[unseen].max()
-    assert error < (1e-3 if outliers else 1e-6)
+    told = worth.applied(known, rises)
+    np.testing.assert_allclose(told.expected[unseen], np.log(after)[unseen], atol=1e-2 if outliers else 1e-9)
+    np.testing.assert_array_equal(told.variance, known.variance)
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_traces_make_forecasts_as_certain_as_they_are_right(seed):
     _, distances = kinds_of_groups(seed)
     before, rises, after = falling_with_traces(noise=0.03, seed=seed)
-    looked = looked_at(seed=seed)
-    with_traces, without = (
-        Forecast(distances).outlook(Outlook.certain(before), looked, after[looked], told) for told in (rises, still())
-    )
+    known, looked = Outlook.certain(before), looked_at(seed=seed)
+    told = Worth.fitted(known, looked, after[looked], rises).applied(known, rises)
+    with_traces, without = (Forecast(distances).outlook(start, looked, after[looked]) for start in (told, known))
     unseen = np.setdiff1d(np.arange(N_GROUPS), looked)
     errors = [(made.expected - np.log(after))[unseen] for made in (with_traces, without)]
     assert errors[0].std() < errors[1].std() / 4
@@ -207,11 +202,14 @@ def test_traces_make_forecasts_as_certain_as_they_are_right(seed):
     assert 0.85 < (np.abs(errors[0]) <= 2 * np.sqrt(with_traces.variance[unseen])).mean() < 1
 
 
-def test_a_trace_that_takes_all_of_a_score_leaves_some(monkeypatch):
-    _, distances = kinds_of_groups()
-    before, rises, after = falling_with_traces()
-    looked = looked_at()
-    unseen = np.setdiff1d(np.arange(N_GROUPS), looked)[0]
-    rises[unseen] = 100 * before[unseen]
-    outlook = Forecast(distances).outlook(Outlook.certain(before), looked, after[looked], rises)
-    assert outlook.expected[unseen] == pytest.approx(np.log(forecast.LARGEST_FALL * before[unseen]), abs=1e-5)
+def test_traces_that_do_not_change_tell_nothing_but_what_is_common():
+    before = np.random.default_rng(0).gamma(5, size=N_GROUPS)
+    known, looked = Outlook.certain(before), looked_at()
+    told = Worth.fitted(known, looked, 0.7 * before[looked], np.zeros(N_GROUPS)).applied(known, np.zeros(N_GROUPS))
+    np.testing.assert_allclose(told.expected, np.log(0.7 * before))
+
+
+def test_a_trace_that_takes_all_of_a_score_leaves_some():
+    known = Outlook.certain(np.array([2.0, 1.0]))
+    told = Worth(0.9, -0.3).applied(known, np.array([0.0, 100.0]))
+    np.testing.assert_allclose(np.exp(told.expected), [1.8, forecast.LARGEST_FALL])

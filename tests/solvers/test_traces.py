@@ -1,6 +1,5 @@
 """Traces of gradients, estimated from samples and pairs that stand for all."""
 
-from concurrent.futures import ThreadPoolExecutor
 from itertools import combinations
 
 import numpy as np
@@ -127,14 +126,6 @@ def test_a_group_where_nothing_differs_has_no_trace():
     found = Traces(made, [Kept.of(X, made)]).of(*of_weights(some_weights(), made))
     assert found[2] == 0
     assert np.isfinite(found).all()
-
-
-def test_threads_change_no_bit():
-    X, made = some_groups(12), witnesses_of()
-    kept = Traces(made, [Kept.of(some, made) for some in np.array_split(X, 4)])
-    told = of_weights(some_weights(), made)
-    with ThreadPoolExecutor(3) as pool:
-        np.testing.assert_array_equal(kept.of(*told), kept.of(*told, pool.map))
 
 
 def test_what_is_kept_of_a_group_takes_a_byte_a_witness():

@@ -61,6 +61,41 @@ class _Told(NamedTuple):
     residues: Vector  # of those given: of unit variance, independent of each other
 
 
+class Worth(NamedTuple):
+    """What is left of a score: a share that is the same for all, and so much for each unit that its trace has risen."""
+
+    common: float
+    of_traces: float
+
+    @classmethod
+    def fitted(cls, known: Outlook, looked: IntArray, scores: Vector, rises: Vector) -> "Worth":
+        """To the scores of some groups, a few of which may do something else.
+
+        `known`: as of the last round. `rises` (K,): by how much the traces of all groups have risen since then.
+        """
+        trained = looked[:MOST_TRAINED]
+        changes = _logarithms(scores)[: len(trained)] - known.expected[trained]
+        left = np.exp(np.clip(changes, *np.log(_REPRESENTABLE)))
+        design = np.column_stack([np.ones(len(trained)), _relative(known, rises)[trained]])
+        weights = np.ones(len(trained))
+        for _ in range(FITS):
+            fit = np.linalg.lstsq(design * weights[:, np.newaxis], left * weights, rcond=None)[0]
+            errors = np.abs(left - design @ fit)
+            spread = max(1.4826 * float(np.median(errors)), SMALLEST_SPREAD)
+            weights = np.sqrt(np.minimum(1, TOLERANT * spread / np.maximum(errors, SMALLEST_SPREAD)))
+        return cls(*fit.tolist())
+
+    def applied(self, known: Outlook, rises: Vector) -> Outlook:
+        """What is known, as these rises tell."""
+        left = self.common + self.of_traces * _relative(known, rises)
+        return Outlook(known.expected + np.log(np.maximum(left, LARGEST_FALL)), known.variance)
+
+
+def _relative(known: Outlook, rises: Vector) -> Vector:
+    relative: Vector = rises / np.exp(np.clip(known.expected, *np.log(_REPRESENTABLE)))
+    return relative
+
+
 class Forecast:
     """From the scores of some groups to those of the others."""
 
@@ -68,22 +103,20 @@ class Forecast:
         """Of the groups: distances of the same pairs of samples (K, p)."""
         self.signatures = _signatures(distances)
 
-    def outlook(self, known: Outlook, looked: IntArray, scores: Vector, rises: Vector) -> Outlook:
+    def outlook(self, known: Outlook, looked: IntArray, scores: Vector) -> Outlook:
         """As the scores of those looked at in this round, the most telling ones first, let the others be foreseen.
 
-        `known`: as of the last round. `rises` (K,): by how much the traces of their gradients have risen since then.
+        `known`: as of the last round, and as traces tell.
         """
         trained = looked[:MOST_TRAINED]
-        logarithms = _logarithms(scores)[: len(trained)]
-        told = known.expected + _told_by_traces(known, trained, logarithms, rises)
-        changes = logarithms - told[trained]
+        changes = _logarithms(scores)[: len(trained)] - known.expected[trained]
         common = float(np.median(changes))
         own = changes - common
         spread = max(1.4826 * float(np.median(np.abs(own))), SMALLEST_SPREAD)
         own = np.clip(own, -OUTLYING * spread, OUTLYING * spread)
-        by_alike = self._told(trained, own, known.variance[trained] / spread**2)
-        scale = float(np.mean(by_alike.residues**2))
-        return Outlook(told + common + by_alike.expected, known.variance + scale * by_alike.left)
+        told = self._told(trained, own, known.variance[trained] / spread**2)
+        scale = float(np.mean(told.residues**2))
+        return Outlook(known.expected + common + told.expected, known.variance + scale * told.left)
 
     def carried_over(self, known: IntArray, values: Vector, mean: float, spread: float) -> Outlook:
         """What to expect of all groups, where alike ones have alike values about a mean, some of which are known."""
@@ -101,21 +134,6 @@ class Forecast:
         )
         left = np.maximum(1 + OWN_SHARE - np.einsum("nk,nk->k", explained, explained), 0)
         return _Told(explained.T @ residues, left, residues)
-
-
-def _told_by_traces(known: Outlook, trained: IntArray, logarithms: Vector, rises: Vector) -> Vector:
-    """Changes of all logarithms, if scores go down by a share of what traces go up by, the same for all groups."""
-    relative = rises / np.exp(np.clip(known.expected, *np.log(_REPRESENTABLE)))
-    left = np.exp(np.clip(logarithms - known.expected[trained], *np.log(_REPRESENTABLE)))
-    design = np.column_stack([np.ones(len(trained)), relative[trained]])
-    weights = np.ones(len(trained))
-    for _ in range(FITS):
-        fit = np.linalg.lstsq(design * weights[:, np.newaxis], left * weights, rcond=None)[0]
-        errors = np.abs(left - design @ fit)
-        spread = max(1.4826 * float(np.median(errors)), SMALLEST_SPREAD)
-        weights = np.sqrt(np.minimum(1, TOLERANT * spread / np.maximum(errors, SMALLEST_SPREAD)))
-    changes: Vector = np.log(np.maximum(fit[0] + fit[1] * relative, LARGEST_FALL))
-    return changes
 
 
 def _logarithms(scores: Vector) -> Vector:

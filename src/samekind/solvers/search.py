@@ -16,7 +16,7 @@ from samekind.kernels.spectral import Matrix, Norm, block_scores
 from samekind.kernels.types import Array, IntArray
 from samekind.objective import Objective, Weights
 from samekind.solvers.blocks import BlockMetric
-from samekind.solvers.forecast import Forecast, Outlook
+from samekind.solvers.forecast import Forecast, Outlook, Worth
 from samekind.solvers.projected import Point
 from samekind.solvers.traces import Kept, Traces, Witnesses
 from samekind.store.base import FeatureStore, panels_of
@@ -25,7 +25,8 @@ from samekind.store.scan import Sources, Stack
 FIRST_RANK, LARGEST_RANK = 8, 64  # of the sketch
 AGREEING = 0.015  # spread of what sketched scores lack, as a share of the best, above which the sketch's rank grows
 AT_LEAST, SHARE = 64, 0.01  # groups looked at together: so many, and this share of all
-LEADING = 0.75  # of those looked at first in a round; the others are random
+LEADING, DOUBTFUL = 0.75, 0.125  # shares of those looked at first in a round; the others are random
+DOUBT = 3.0  # standard deviations by which a doubtful group may be ahead of its forecast
 MISSED = 0.05  # groups, as to be expected, that may be ahead of the best one mended without having been looked at
 TOLERATED = 0.99  # share of the best score that will do
 GROUPS_AT_ONCE, STACK_BYTES = 16, 2**25  # sketched by one thread, and what they may take
@@ -188,7 +189,8 @@ class FastSearch:
         self.rank = FIRST_RANK
         self.range: Range | None = None
         self.known: Outlook | None = None  # of all scores, as of the last round
-        self.told: Told | None = None
+        self.told: Told | None = None  # by its weights
+        self.worth = Worth(1.0, 0.0)  # of traces, in the last round
         self.shifts: list[float] = []  # from sketched scores to mended ones, as shares of the best, of late
         objective = scoring.objective
         self.layout = ClassLayout.of(objective.relation.class_sizes, int(objective.memory_budget * CLASS_SHARE / 8))
@@ -201,7 +203,7 @@ class FastSearch:
             self._mend(round_)
             self.known = Outlook.certain(np.array(list(round_.seen.values())))
         else:
-            rises = self._traces.of(*told.since(self.told), self.scoring.objective.executor.map)
+            rises = self._traces.of(*told.since(self.told))
             self.known = self._look(self.known, rises, round_, n_rounds)
         self.told = told
         exact = self._exactly(round_)
@@ -225,15 +227,17 @@ class FastSearch:
         assert self.known is not None
         assert self.told is not None
         arrays = self.known._asdict() | self.told._asdict()
-        return arrays | {"range": self.range.Q, "shifts": np.array(self.shifts)}, {"sketch_rank": self.rank}
+        arrays |= {"range": self.range.Q, "shifts": np.array(self.shifts), "worth": np.array(self.worth)}
+        return arrays, {"sketch_rank": self.rank}
 
     def recall(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
-        if not {"range", "shifts", *Told._fields} <= arrays.keys():  # nothing was looked at yet, or by another version
+        if not {"range", "worth", *Told._fields} <= arrays.keys():  # nothing was looked at yet, or by another version
             return
         self.shifts = arrays["shifts"].tolist()
         self.range, self.rank = Range(arrays["range"]), int(facts["sketch_rank"])
         self.known = Outlook(*(arrays[name].copy() for name in Outlook._fields))
         self.told = Told(*(arrays[name].copy() for name in Told._fields))
+        self.worth = Worth(*arrays["worth"].tolist())
 
     @cached_property
     def _witnesses(self) -> Witnesses:
@@ -271,16 +275,14 @@ class FastSearch:
 
     def _look(self, known: Outlook, rises: Point, now: _Round, n_rounds: int) -> Outlook:
         """From the top down, until hardly any group not looked at is to be expected ahead of the best one mended."""
-        falling = np.argsort(-known.expected, kind="stable")
-        leaders, others = np.split(falling, [round(LEADING * self.at_once)])
-        some = np.random.RandomState([self.seed, n_rounds, 1]).permutation(others)[: self.at_once - len(leaders)]
-        now.see(np.concatenate([leaders, some]))
+        now.see(self._first(self.worth.applied(known, rises), n_rounds))
         trained = 0
         while True:
             shift = self._mend(now)
             looked, scores = np.array(list(now.seen)), np.array(list(now.seen.values()))
             if len(looked) >= 2 * trained:
-                outlook, trained = self._forecast.outlook(known, looked, scores, rises), len(looked)
+                self.worth, trained = Worth.fitted(known, looked, scores, rises), len(looked)
+                outlook = self._forecast.outlook(self.worth.applied(known, rises), looked, scores)
             chances = now.chances(outlook, shift)
             chances[looked] = 0
             rising = np.argsort(chances, kind="stable")
@@ -288,6 +290,15 @@ class FastSearch:
             if not ahead:
                 return outlook.after(looked, scores)
             now.see(rising[-min(ahead, self.at_once) :])
+
+    def _first(self, outlook: Outlook, n_rounds: int) -> IntArray:
+        """The leaders, those that may be far ahead of what is expected, and some random groups."""
+        n_leaders, n_doubtful = (round(share * self.at_once) for share in (LEADING, DOUBTFUL))
+        leaders, others = np.split(np.argsort(-outlook.expected, kind="stable"), [n_leaders])
+        most = outlook.expected + DOUBT * np.sqrt(outlook.variance)
+        doubtful, others = np.split(others[np.argsort(-most[others], kind="stable")], [n_doubtful])
+        some = np.random.RandomState([self.seed, n_rounds, 1]).permutation(others)
+        return np.concatenate([leaders, doubtful, some[: self.at_once - n_leaders - n_doubtful]])
 
     def _uncertain(self, now: _Round) -> float:
         """Standard deviation of the scores not seen, in logarithms."""

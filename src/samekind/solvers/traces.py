@@ -5,7 +5,7 @@ samples, or as many as memory allows, the second is estimated from some pairs. S
 bytes, as errors of rounding cancel over thousands of them.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -101,7 +101,7 @@ class Traces:
     def distances(self) -> NDArray[np.float32]:
         return np.concatenate([part.distances for part in self.parts])
 
-    def of(self, degrees: Array, pairs: Array, mapped: Callable[..., Iterable[Vector]] = map) -> Vector:
+    def of(self, degrees: Array, pairs: Array) -> Vector:
         """Traces (K,), relative to the mean squared length of a group's samples.
 
         `degrees`: the diagonal of S (N,); `pairs`: h_ij + h_ji of the witnesses' pairs. Linear in both.
@@ -114,4 +114,4 @@ class Traces:
             products = part.product_units * (part.products.astype(np.float32) @ h)
             return lengths.astype(np.float64) - products
 
-        return np.concatenate(list(mapped(of_part, self.parts)))
+        return np.concatenate([of_part(part) for part in self.parts])
