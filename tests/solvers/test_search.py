@@ -10,6 +10,7 @@ from samekind.compute.sources import PresentDistances
 from samekind.kernels.spectral import leading_factor
 from samekind.solvers import search
 from samekind.solvers.blocks import BlockMetric, BlockProblem
+from samekind.solvers.forecast import Outlook
 from samekind.solvers.projected import minimise
 from samekind.solvers.search import ExactSearch, FastSearch, Scoring
 from samekind.store import ArrayStore, FeatureGroups, RowsOf, WhitenedStore, Whitening, centred
@@ -289,6 +290,21 @@ def test_a_group_whose_score_rises_again_is_only_overlooked_for_a_while(loss, la
         return choice.group
 
     assert PLANTED[2] in rounds(scoring, choose, 5).blocks
+
+
+def test_leaders_doubtful_and_random_groups_are_looked_at_first(monkeypatch):
+    monkeypatch.setattr(search, "AT_LEAST", 16)
+    X, labels = planted()
+    scoring = scoring_of("triplet", array_store(X, 2), X, labels)
+    finder = FastSearch(scoring, all_groups(scoring), 0)
+    expected, variance = -np.arange(40.0), np.zeros(40)
+    variance[[33, 20]] = 100.0, 64.0  # three standard deviations are 30 and 24
+    first, again, other = (finder._first(Outlook(expected, variance), n_rounds).tolist() for n_rounds in (3, 3, 4))
+    assert first[:14] == [*range(12), 20, 33]
+    assert len(set(first)) == 16
+    assert first == again
+    assert first[:14] == other[:14]
+    assert first[14:] != other[14:]
 
 
 # -- what it tells and remembers --------------------------------------------------------------------------------------
