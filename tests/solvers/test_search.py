@@ -8,7 +8,7 @@ import pytest
 
 from samekind.compute.sources import PresentDistances
 from samekind.kernels.spectral import leading_factor
-from samekind.solvers import search
+from samekind.solvers import search, traces
 from samekind.solvers.blocks import BlockMetric, BlockProblem
 from samekind.solvers.forecast import Outlook
 from samekind.solvers.projected import minimise
@@ -395,6 +395,33 @@ def test_what_another_version_remembers_is_not_mistaken(loss, lazy):
         return choice.group
 
     rounds(scoring, choose, 2)
+
+
+def test_a_search_goes_on_in_another_memory_budget(loss, lazy, monkeypatch):
+    """With fewer samples to go by, from where it was; with fewer pairs, by looking at all groups once more."""
+    monkeypatch.setattr(traces, "PAIRS", 8)
+    X, labels = planted()
+    scoring = scoring_of(loss, array_store(X, 2), X, labels)
+    finder = FastSearch(scoring, all_groups(scoring), 0)
+    looked = []
+
+    def choose(weights, metric, t):
+        choice = finder.best(weights, metric, t)
+        if t == 1:
+            for most in (40, 16):
+                share = (most + 0.5) * len(finder.groups) / scoring.objective.memory_budget
+                monkeypatch.setattr(search, "TRACES_SHARE", share)
+                others.append(FastSearch(scoring, all_groups(scoring), 0))
+                others[-1].recall(*finder.memory())
+        if t == 2:
+            looked.extend(other.best(weights, metric, t).details["sketched"] for other in others)
+        return choice.group
+
+    others = []
+    rounds(scoring, choose, 3)
+    np.testing.assert_array_equal(others[0]._witnesses.first, finder._witnesses.first)
+    assert len(others[0]._witnesses.rows) < len(X) == len(finder._witnesses.rows)
+    assert looked[0] < looked[1] == 40
 
 
 def test_an_exact_search_remembers_nothing():

@@ -53,7 +53,7 @@ class Outlook(NamedTuple):
         return chances
 
 
-class _Told(NamedTuple):
+class _Posterior(NamedTuple):
     """What a Gaussian process of unit variance says of all groups, given some."""
 
     expected: Vector
@@ -123,7 +123,7 @@ class Forecast:
         told = self._told(known, values - mean, 0.0)
         return Outlook(mean + told.expected, spread**2 * told.left)
 
-    def _told(self, known: IntArray, values: Vector, noise: Vector | float) -> _Told:
+    def _told(self, known: IntArray, values: Vector, noise: Vector | float) -> _Posterior:
         alike = np.exp((self.signatures[known] @ self.signatures.T - 1) / LENGTH)  # (n, K)
         among = alike[:, known].astype(np.float64)
         among[np.diag_indices_from(among)] += OWN_SHARE + noise
@@ -133,7 +133,7 @@ class Forecast:
             half.astype(np.float32), alike, lower=True, overwrite_b=True, check_finite=False
         )
         left = np.maximum(1 + OWN_SHARE - np.einsum("nk,nk->k", explained, explained), 0)
-        return _Told(explained.T @ residues, left, residues)
+        return _Posterior(explained.T @ residues, left, residues)
 
 
 def _logarithms(scores: Vector) -> Vector:

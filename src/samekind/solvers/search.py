@@ -176,7 +176,7 @@ class ExactSearch:
 class FastSearch:
     """Scores by a sketch of the weights; those of the leaders then mended, the best one exactly.
 
-    In the first round all groups are looked at. Later the leaders and some random groups are; by what became of them
+    In the first round all groups are looked at. Later leaders, doubtful and random groups are; by what became of them
     the others' scores are foreseen, and groups are looked at, the likeliest first, until hardly any is to be expected
     ahead of the best one mended (as in Minoux' lazy greedy algorithm, where an old score is the bound).
     """
@@ -232,6 +232,8 @@ class FastSearch:
 
     def recall(self, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> None:
         if not {"range", "worth", *Told._fields} <= arrays.keys():  # nothing was looked at yet, or by another version
+            return
+        if len(arrays["pairs"]) != len(self._witnesses.first):  # in another memory budget
             return
         self.shifts = arrays["shifts"].tolist()
         self.range, self.rank = Range(arrays["range"]), int(facts["sketch_rank"])

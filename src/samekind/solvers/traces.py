@@ -34,11 +34,11 @@ class Witnesses:
 
     @classmethod
     def of(cls, relation: Relation, most: int, rng: np.random.RandomState) -> "Witnesses":
-        """As many samples and pairs as `most` in all, and no more than it takes."""
+        """As many samples and pairs as `most` in all, and no more than it takes.
+
+        As many pairs are the same pairs, whatever there is room for beside them.
+        """
         n, n_pairs = relation.n_samples, min(PAIRS, max(most // 4, 1))
-        rows = np.arange(n)
-        if n + 2 * n_pairs > most:
-            rows = np.sort(rng.permutation(n)[: max(most - 2 * n_pairs, 1)])
         starts = np.cumsum(relation.class_sizes) - relation.class_sizes
         with_partners = np.flatnonzero(relation.n_same)
         i = rng.choice(with_partners, n_pairs if len(with_partners) else 0)
@@ -50,6 +50,9 @@ class Witnesses:
         b = (start + size + rng.randint(n - size)) % n
         of_others = n / (1 / (n - size) + 1 / (n - relation.class_sizes[relation.codes[b]])) / n_pairs
         counts = np.concatenate([of_same, of_others])
+        rows = np.arange(n)
+        if n + 2 * n_pairs > most:
+            rows = np.sort(rng.permutation(n)[: max(most - 2 * n_pairs, 1)])
         return cls(rows, n / len(rows), np.concatenate([i, a]), np.concatenate([j, b]), counts, len(i))
 
 
