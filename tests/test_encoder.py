@@ -8,6 +8,7 @@ from samekind.extraction import extract
 from samekind.images.listing import list_images
 from samekind.images.load import ImageError, load_image
 from samekind.kernels.flips import flip_free_codes, flip_free_distances
+from samekind.kernels.lengths import normalised
 from tests.picture_folders import small_extractor, write_pictures
 
 
@@ -113,7 +114,20 @@ def test_a_picture_and_its_mirror_image_have_one_flip_free_code(model, files):
     np.testing.assert_allclose(a, b, atol=2e-3)
 
 
+@pytest.mark.parametrize("normalise", ["none", "root", "unit"])
+def test_codes_of_mirror_means_are_means_of_codes_normalised_after(model, files, normalise):
+    """The way to a code is linear, up to lengths."""
+    greys = [load_image(file.path).grey for file in files[:6]]
+    Z, mirrored = (model.metric_.encode([grey[:, ::step] for grey in greys]) for step in (1, -1))
+    codes = model.metric_.with_normalise(normalise).encode(greys, flip_free="mean")
+    np.testing.assert_allclose(codes, normalised((Z + mirrored) / 2, normalise), atol=2e-3)
+    again = model.metric_.with_normalise(normalise).encode([grey[:, ::-1] for grey in greys], flip_free="mean")
+    np.testing.assert_allclose(codes, again, atol=2e-3)
+    assert np.abs(Z - mirrored).max() > 0.1
+
+
 def test_nothing_to_encode_gives_no_codes(model):
+    assert model.metric_.encode([], flip_free="mean").shape == (0, model.metric_.n_components)
     assert model.metric_.encode([]).shape == (0, model.metric_.n_components)
     assert model.metric_.encode([], flip_free=True).shape == (0, model.metric_.n_components + 1)
 

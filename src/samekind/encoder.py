@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -19,6 +19,8 @@ from samekind.kernels.types import Array
 from samekind.threads import effective_threads
 
 BATCH = 64  # pictures whose features are held at once
+
+FlipFree: TypeAlias = bool | Literal["mean"]  # "mean": of the descriptors of a picture and of its mirror image
 
 
 @dataclass(frozen=True)
@@ -38,16 +40,16 @@ class Encoder:
     align: Aligner
     project: Callable[[Array], Array]  # features (n, n_columns) -> codes (n, n_components)
     n_components: int
-    flip_free: bool
+    flip_free: FlipFree
 
     def features(self, image: Any, name: str) -> Array:
-        """The selected columns of one picture, (1, n_columns); of it and its mirror image where flip-free."""
+        """The selected columns of one picture, (1, n_columns); where flip-free also of its mirror image, or a mean."""
         return self._describe(self.align(picture_from(image, name), name))
 
     def codes(self, features: Sequence[Array]) -> Array:
         """Codes (n, n_components), or (n, n_components + 1), of what `features` gave for n pictures."""
         Z = self.project(np.concatenate(features)).reshape(len(features), -1, self.n_components)
-        return flip_free_codes(Z[:, 0], Z[:, 1]) if self.flip_free else Z[:, 0]
+        return flip_free_codes(Z[:, 0], Z[:, 1]) if self.flip_free is True else Z[:, 0]
 
     def encode(self, images: Any, n_jobs: int | None = None) -> Array:
         """Codes of one or many pictures, paths or arrays.
@@ -85,7 +87,7 @@ class Encoder:
                 notes[name] = aligned.notes
             return self._describe(aligned)
 
-        codes = [np.empty((0, self.n_components + self.flip_free), np.float32)]
+        codes = [np.empty((0, self.n_components + (self.flip_free is True)), np.float32)]
         with ThreadPoolExecutor(effective_threads(n_jobs)) as pool:
             for start in range(0, len(pictures), BATCH):
                 kept = []
@@ -98,9 +100,10 @@ class Encoder:
         return Encoded(np.concatenate(codes), skipped, notes)
 
     def _describe(self, aligned: Aligned) -> Array:
-        if self.flip_free:
-            return self.extractor.features_and_mirrored(aligned.picture)
-        return self.extractor.features(aligned.picture)[np.newaxis]
+        if not self.flip_free:
+            return self.extractor.features(aligned.picture)[np.newaxis]
+        both = self.extractor.features_and_mirrored(aligned.picture)
+        return both if self.flip_free is True else both.mean(axis=0, keepdims=True)
 
 
 def _listed(images: Any) -> list[tuple[Any, str]]:

@@ -33,7 +33,7 @@ from samekind.metricfields import (
 from samekind.modelfile import ADVICE, ModelFileError, read_model, to_bytes
 
 if TYPE_CHECKING:
-    from samekind.encoder import Encoder
+    from samekind.encoder import Encoder, FlipFree
 
 Attribute: TypeAlias = str | int | float | bool | list[Any] | dict[str, Any] | None
 
@@ -149,7 +149,7 @@ class Metric:
         self,
         images: Any,
         *,
-        flip_free: bool = False,
+        flip_free: FlipFree = False,
         landmarks: Any = None,
         several: Literal["error", "largest"] = "error",
         n_jobs: int | None = None,
@@ -161,9 +161,10 @@ class Metric:
         images : sequence of paths or arrays, or one of them
             Arrays are grey (height, width) or RGB (height, width, 3): uint8, uint16, or floats from 0 to 1. They are
             cropped, aligned and smoothed as the training pictures were.
-        flip_free : bool
-            Codes of n_components + 1 numbers, [m, sqrt(v)], from those of a picture and its mirror image;
-            `samekind.evaluation.flip_free_distances` compares them.
+        flip_free : bool or "mean"
+            True: codes of n_components + 1 numbers, [m, sqrt(v)], from those of a picture and its mirror image;
+            `samekind.evaluation.flip_free_distances` compares them. "mean": codes of the mean of their descriptors, as
+            long as others, and compared like them.
         landmarks : path of a CSV, mapping name -> points (3, 2), or None
             Left eye, right eye, middle of the mouth; for a metric whose training pictures were aligned by them. Names
             are paths as given, or the places in `images` as text.
@@ -175,7 +176,7 @@ class Metric:
         return self.encoder(flip_free=flip_free, landmarks=landmarks, several=several).encode(images, n_jobs)
 
     def encoder(
-        self, *, flip_free: bool = False, landmarks: Any = None, several: Literal["error", "largest"] = "error"
+        self, *, flip_free: FlipFree = False, landmarks: Any = None, several: Literal["error", "largest"] = "error"
     ) -> Encoder:
         """What `encode` uses, for those who want pictures one by one."""
         from samekind.encoder import Encoder

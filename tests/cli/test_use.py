@@ -98,6 +98,17 @@ class TestEncode:
         paths = [file.path for file in list_images(pictures, labelled=True)]
         np.testing.assert_allclose(codes, metric.encode(paths, flip_free=True), rtol=1e-6)
 
+    def test_mirror_mean(self, model, pictures, tmp_path):
+        told = as_json("encode", model, pictures, "--out", tmp_path / "codes.npy", "--mirror-mean")
+        codes, metric = np.load(tmp_path / "codes.npy"), Metric.load(model)
+        assert codes.shape == (6, metric.n_components) == (told["images"], told["length"])
+        assert told["flip_free"] == "mean"
+        paths = [file.path for file in list_images(pictures, labelled=True)]
+        np.testing.assert_allclose(codes, metric.encode(paths, flip_free="mean"), rtol=1e-6)
+        both = ["--flip-free", "--mirror-mean"]
+        assert "give one of them" in refused("encode", model, pictures, "--out", tmp_path / "x.npy", *both)
+        assert not (tmp_path / "x.npy").exists()
+
     def test_one_picture_a_flat_folder_and_csvs(self, model, pictures, tmp_path):
         folder = pictures / "person 00"
         (tmp_path / "plain.csv").write_text("file\npictures/person 00/0.png\n")
@@ -211,6 +222,11 @@ class TestVerify:
         assert plain[0] != pytest.approx(plain[1], rel=1e-2)
         codes = Metric.load(model).encode([a, b], flip_free=True)
         assert free[0] == pytest.approx(float(flip_free_distances(codes[:1], codes[1:])[0]), rel=1e-5)
+        options = ["--mirror-mean", "--threshold", 0]
+        mean = [as_json("verify", model, a, x, *options, status=1)["distance"] for x in (b, tmp_path / "mirrored.png")]
+        assert mean[0] == pytest.approx(mean[1], rel=1e-3)
+        a_code, b_code = Metric.load(model).encode([a, b], flip_free="mean").astype(float)
+        assert mean[0] == pytest.approx(((a_code - b_code) ** 2).sum(), rel=1e-4)
 
     @pytest.mark.parametrize("flip_free", [False, True])
     def test_a_normalised_model(self, model, home, tmp_path, flip_free):

@@ -15,11 +15,19 @@ FOLDS = [NAMES[start : start + PEOPLE_A_FOLD] for start in range(0, len(NAMES), 
 VIEW1 = NAMES[::2], NAMES[1::2]  # to learn from, and to test on
 
 SETTINGS = Settings(
-    regions=24, max_groups=3, roots=False, whiten=8, ridge=0.1, principal=10, joint_ridge=0.1, n_components=5
+    regions=24,
+    max_groups=3,
+    roots=False,
+    whiten=8,
+    ridge=0.1,
+    mirrored=True,
+    principal=10,
+    joint_ridge=0.1,
+    n_components=5,
 )
 OPTIONS = [
     *("--regions=24", "--max-groups=3", "--min-images=1", "--no-roots", "--whiten=8", "--components=5"),
-    *("--ridge=0.1", "--principal=10", "--joint-ridge=0.1", "--anchors=auto"),
+    *("--ridge=0.1", "--principal=10", "--joint-ridge=0.1", "--anchors=auto", "--mirrored", "--joint-min-images=1"),
 ]
 
 

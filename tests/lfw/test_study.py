@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 
 from samekind import Metric
-from samekind.evaluation import flip_free_distances, pair_rows, read_view1, read_view2
+from samekind.evaluation import flip_free_distances, pair_distances, pair_rows, read_view1, read_view2
 from samekind.extraction import extract
 from samekind.images.extractor import Extractor
 from samekind.images.listing import list_images
 from samekind.images.regions import enumerate_regions
 from samekind.images.slbp import SoftLBP
 from samekind.lfw.faces import Faces, evenly
+from samekind.lfw.learning import Learner
 from samekind.lfw.runs import Run
 from samekind.lfw.stages import Stage
 from samekind.lfw.study import Study
@@ -74,10 +75,25 @@ def test_distances_are_those_of_the_models_own_encoder(lfw, stage):
     metric = Metric.load(lfw.work / "fold-02" / f"{stage.name}.safetensors")
     assert metric.normalise == "root"
     files = list_images(lfw.images, labelled=True)
-    codes = metric.encode([file.path for file in files], flip_free=True)
+    codes = metric.encode([file.path for file in files], flip_free="mean")
     rows, _ = pair_rows(read_view2(lfw.protocol).pairs, [file.name for file in files])
     kept = np.load(lfw.work / "fold-02" / f"{stage.name}.distances.npy")
-    np.testing.assert_allclose(kept, flip_free_distances(codes[rows[:, 0]], codes[rows[:, 1]]), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(kept, pair_distances(codes, rows), rtol=1e-4, atol=1e-5)
+
+
+def test_the_papers_flip_free_distances_may_be_asked_for(lfw, tmp_path):
+    settings = replace(small.SETTINGS, mirror_mean=False)
+    study = replace(lfw.study, settings=settings, work=tmp_path, store=lfw.store, families=["cov"])
+    study.view1()
+    files, split = list_images(lfw.images, labelled=True), read_view1(lfw.protocol)
+    for name in ("step1-cov", "step2-cov"):
+        metric = Metric.load(tmp_path / "view1" / f"{name}.safetensors")
+        codes = metric.encode([file.path for file in files], flip_free=True)
+        rows, _ = pair_rows(split.train.pairs + split.test.pairs, [file.name for file in files])
+        kept = np.load(tmp_path / "view1" / f"{name}.distances.npy")
+        np.testing.assert_allclose(kept, flip_free_distances(*codes[rows.T]), rtol=1e-4, atol=1e-5)
+        learned = Metric.load(lfw.work / "view1" / f"{name}.safetensors")
+        np.testing.assert_array_equal(metric.components, learned.components)  # it matters for comparing only
 
 
 def test_step_2_works_in_orthogonal_coordinates(lfw):
@@ -186,7 +202,24 @@ def test_people_with_few_images_are_tested_but_not_learned_from(lfw, tmp_path):
     assert {image.person for image in run.training_images(2)} == set(small.VIEW1[0]) - {"Person_C"}
     settings = replace(small.SETTINGS, min_images=2)
     study = replace(lfw.study, protocol=protocol, work=tmp_path, store=lfw.store, settings=settings, families=["cov"])
-    assert study.view1().outcomes[0].facts[0]["images"] == 5 * small.PICTURES
+    first, second = study.view1().outcomes
+    assert first.facts[0]["images"] == 5 * small.PICTURES
+    assert second.facts[0]["images"] == 5 * small.PICTURES + 1  # step 2 learns from everybody, unless told otherwise
+
+
+def test_each_step_learns_from_the_images_that_it_is_told(lfw, tmp_path):
+    run = Run.of_view1(read_view1(lfw.protocol))
+    assert run.training_images(1, 2) == tuple(image for image in run.training_images(1) if image.number <= 2)
+    settings = replace(small.SETTINGS, max_images=2, joint_min_images=small.PICTURES + 1)
+    study = replace(lfw.study, work=tmp_path, store=lfw.store, settings=settings, families=["cov"])
+    faces = study.faces([run])
+    learner = Learner.of(run, faces, study.files, settings, study.memory, None)
+    two_each = [image.file_name(".png") for image in run.training_images(1, 2)]
+    assert faces.store.image_ids[learner.first_rows].tolist() == two_each
+    assert len(learner.rows) == len(learner.pictures) == 0
+    everybody = Learner.of(run, faces, study.files, small.SETTINGS, study.memory, None)
+    assert [file.name for file in everybody.pictures] == faces.store.image_ids[everybody.rows].tolist()
+    assert len(everybody.rows) == len(small.VIEW1[0]) * small.PICTURES
 
 
 def test_roots_of_histograms_are_learned_from_and_encoded_alike(lfw, tmp_path):

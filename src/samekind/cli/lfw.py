@@ -72,7 +72,13 @@ def lfw(
         bool | None, typer.Option("--roots/--no-roots", help="Learn from the square roots of slbp's histograms.")
     ] = None,
     min_images: Annotated[
-        int | None, typer.Option("--min-images", min=1, help="People with fewer pictures are not learned from.")
+        int | None, typer.Option("--min-images", min=1, help="Step 1 leaves people with fewer pictures out.")
+    ] = None,
+    max_images: Annotated[
+        int | None, typer.Option("--max-images", min=0, help="Of a person, that step 1 learns from; 0: all.")
+    ] = None,
+    joint_min_images: Annotated[
+        int | None, typer.Option("--joint-min-images", min=1, help="Step 2 leaves people with fewer pictures out.")
     ] = None,
     whiten: Annotated[
         int | None, typer.Option("--whiten", min=1, help="Dimensions kept of a region. Default: 45.")
@@ -102,6 +108,13 @@ def lfw(
         Literal["none", "root", "unit"] | None,
         typer.Option("--normalise", help="Codes divided by (the square root of) their lengths."),
     ] = None,
+    mirror_mean: Annotated[
+        bool | None,
+        typer.Option(
+            "--mirror-mean/--flip-free",
+            help="Compare codes of the mean of a picture and its mirror image, or by the paper's four distances.",
+        ),
+    ] = None,
     seed: Annotated[int | None, typer.Option("--seed", min=0, help="Of all that is drawn at random.")] = None,
     memory: Annotated[str, typer.Option("--memory", help="Memory for pairs of pictures, such as 2GB.")] = "2GB",
     jobs: JobsOption = None,
@@ -125,12 +138,13 @@ def lfw(
 
     started = time.perf_counter()
     chosen = _checked_folds(folds, view)
-    settings = PRESETS[preset].with_limits(n_components=components, principal=principal)
+    settings = PRESETS[preset].with_limits(n_components=components, principal=principal, max_images=max_images)
     settings = settings.changed(
         regions=regions,
         max_groups=max_groups,
         roots=roots,
         min_images=min_images,
+        joint_min_images=joint_min_images,
         whiten=whiten,
         pair_balance=pair_balance,
         threshold=threshold,
@@ -139,6 +153,7 @@ def lfw(
         joint_ridge=None if joint_ridge is None else parse_ridge(joint_ridge),
         anchors=None if anchors is None else parse_anchors(anchors),
         normalise=normalise,
+        mirror_mean=mirror_mean,
         seed=seed,
     )
 

@@ -28,6 +28,10 @@ OnErrorOption = Annotated[
 FlipFreeOption = Annotated[
     bool, typer.Option("--flip-free", help="Let a picture and its mirror image count as the same.")
 ]
+MirrorMeanOption = Annotated[
+    bool,
+    typer.Option("--mirror-mean", help="The same by the mean of their descriptors: codes are as long as others."),
+]
 JobsOption = Annotated[int | None, typer.Option("--jobs", min=1, help="Threads; all cores unless told.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="No progress bars.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the results as one JSON object.")]

@@ -14,12 +14,14 @@ from sklearn.decomposition import PCA
 
 from samekind.estimators import JointMetric, SparseBlockMetric
 from samekind.estimators.data import codes_of
+from samekind.evaluation import image_rows
 from samekind.images.listing import ImageFile
 from samekind.images.regions import Region
 from samekind.kernels.types import Array, IntArray
 from samekind.lfw.faces import Faces
 from samekind.lfw.measuring import codes_of_pictures, extractor_of
 from samekind.lfw.presets import Settings
+from samekind.lfw.runs import Run
 from samekind.lfw.watch import Count
 from samekind.metric import Metric
 from samekind.solvers.events import Observer
@@ -52,12 +54,31 @@ class Learner:
     """Learns from some rows of the store and the pictures that they describe, and reads no others."""
 
     faces: Faces
-    rows: IntArray
-    pictures: Sequence[ImageFile]  # one for each row, for their mirror images
+    first_rows: IntArray  # that step 1 learns from
+    rows: IntArray  # that step 2 learns from
+    pictures: Sequence[ImageFile]  # one for each of these, for their mirror images
     settings: Settings
     memory: str
     n_jobs: int | None
     _intermediate: dict[str, Intermediate] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        run: Run,
+        faces: Faces,
+        files: Sequence[ImageFile],
+        settings: Settings,
+        memory: str,
+        n_jobs: int | None,
+    ) -> Learner:
+        """From the images of a split's training people that the settings ask for."""
+        names = faces.store.image_ids.tolist()
+        first = run.training_images(settings.min_images, settings.max_images)
+        images = run.training_images(settings.joint_min_images)
+        first_rows, rows = (image_rows(each, names, faces.store.labels) for each in (first, images))
+        pictures = [files[row] for row in image_rows(images, [file.name for file in files])]
+        return cls(faces, first_rows, rows, pictures, settings, memory, n_jobs)
 
     def step1(self, family: str, checkpoint: Path, observer: Observer | None) -> tuple[Metric, Facts]:
         settings, started = self.settings, time.perf_counter()
@@ -67,14 +88,14 @@ class Learner:
             ridge=settings.ridge,
             whiten=settings.whiten,
             **self._shared(checkpoint, observer),
-        ).fit(store, store.labels, rows=self.rows)
+        ).fit(store, store.labels, rows=self.first_rows)
         metric = learner.metric_.with_normalise(settings.normalise)
         if not metric.groups:
             raise ValueError(
                 f"Step 1 chose none of the {self.faces.regions} {family} regions: none brings the people apart. "
                 "Give a smaller --ridge, or more people."
             )
-        return metric, self._facts(metric, started) | {
+        return metric, _facts(metric, self.first_rows, started) | {
             "objective": learner.objective_,
             "stopped_because": learner.stopped_because_,
         }
@@ -97,7 +118,7 @@ class Learner:
         components = learner.components_ if directions is None else learner.components_ @ directions
         deviations = np.concatenate([part.deviations for part in parts])
         metric = joined(list(firsts.values()), components / deviations).with_normalise(settings.normalise)
-        return metric, self._facts(metric, started) | {
+        return metric, _facts(metric, self.rows, started) | {
             "objective": learner.objective_,
             "converged": bool(learner.converged_),
             "solver": learner.solver_,
@@ -135,13 +156,14 @@ class Learner:
         described = codes_of_pictures({"all": plain}, self.pictures, n_jobs=self.n_jobs, progress=progress)
         return described["all"][1]
 
-    def _facts(self, metric: Metric, started: float) -> Facts:
-        return {
-            "images": len(self.rows),
-            "rank": metric.n_components,
-            "regions": chosen_regions(metric),
-            "seconds": round(time.perf_counter() - started, 1),
-        }
+
+def _facts(metric: Metric, rows: IntArray, started: float) -> Facts:
+    return {
+        "images": len(rows),
+        "rank": metric.n_components,
+        "regions": chosen_regions(metric),
+        "seconds": round(time.perf_counter() - started, 1),
+    }
 
 
 def principal_directions(Z: Array, n: int | None, seed: int) -> Array | None:

@@ -1,4 +1,4 @@
-"""Flip-free distances of pairs of pictures under several metrics, in one pass over the pictures."""
+"""Distances of pairs of pictures under several metrics, mirror images included, in one pass over the pictures."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from samekind.evaluation import flip_free_codes, flip_free_distances, pair_rows
+from samekind.evaluation import flip_free_codes, flip_free_distances, pair_distances, pair_rows
 from samekind.evaluation.lfw import Pair
 from samekind.images.extractor import Extractor, Part
 from samekind.images.listing import ImageFile
@@ -29,22 +29,29 @@ def distances_of_pairs(
     pairs: Sequence[Pair],
     files: Sequence[ImageFile],
     *,
+    mirror_mean: bool = False,
     n_jobs: int | None = None,
     progress: Count = lambda done, total: None,
 ) -> dict[Key, Array]:
-    """Squared distances under each metric, one for each pair.
+    """Squared distances under each metric, one for each pair: flip-free ones, or between the codes of mirror means.
 
     Most of what a picture costs does not depend on how many regions are read, so that many metrics cost little more
     than one.
     """
     rows, _ = pair_rows(pairs, [file.name for file in files])
     needed, places = np.unique(rows, return_inverse=True)
-    first, second = places.reshape(-1, 2).T
+    pictures, both = [files[row] for row in needed], places.reshape(-1, 2)
     codes: dict[Key, list[Array]] = {key: [] for key in metrics}
-    for key, original, mirrored in _codes(metrics, [files[row] for row in needed], n_jobs, progress):
-        codes[key].append(flip_free_codes(original, mirrored))
+    for key, original, mirrored in _features_of(metrics, pictures, n_jobs, progress):
+        transform = metrics[key].transform
+        if mirror_mean:
+            codes[key].append(transform((original + mirrored) / 2))
+        else:
+            codes[key].append(flip_free_codes(transform(original), transform(mirrored)))
     made = {key: np.concatenate(parts) for key, parts in codes.items()}
-    return {key: flip_free_distances(each[first], each[second]) for key, each in made.items()}
+    if mirror_mean:
+        return {key: pair_distances(each, both) for key, each in made.items()}
+    return {key: flip_free_distances(*each[both.T]) for key, each in made.items()}
 
 
 def codes_of_pictures(
@@ -57,9 +64,9 @@ def codes_of_pictures(
     """Codes of the pictures and of their mirror images under each metric."""
     originals: dict[Key, list[Array]] = {key: [] for key in metrics}
     mirrors: dict[Key, list[Array]] = {key: [] for key in metrics}
-    for key, original, mirrored in _codes(metrics, files, n_jobs, progress):
-        originals[key].append(original)
-        mirrors[key].append(mirrored)
+    for key, original, mirrored in _features_of(metrics, files, n_jobs, progress):
+        originals[key].append(metrics[key].transform(original))
+        mirrors[key].append(metrics[key].transform(mirrored))
     return {key: (np.concatenate(originals[key]), np.concatenate(mirrors[key])) for key in metrics}
 
 
@@ -98,15 +105,14 @@ def reading_all(extractors: Mapping[Key, Extractor]) -> tuple[Extractor, dict[Ke
     return Extractor(first.frame, first.alignment, tuple(parts)), in_own_order
 
 
-def _codes(
+def _features_of(
     metrics: Mapping[Key, Metric], files: Sequence[ImageFile], n_jobs: int | None, progress: Count
 ) -> Iterator[tuple[Key, Array, Array]]:
-    """Codes of the pictures and of their mirror images, `BATCH` at a time, metric by metric."""
+    """What each metric reads of the pictures and of their mirror images, `BATCH` at a time, metric by metric."""
     extractor, columns = reading_all({key: extractor_of(metric) for key, metric in metrics.items()})
     for original, mirrored in _features(extractor, files, n_jobs, progress):
-        for key, metric in metrics.items():
-            own = columns[key]
-            yield key, metric.transform(original[:, own]), metric.transform(mirrored[:, own])
+        for key, own in columns.items():
+            yield key, original[:, own], mirrored[:, own]
 
 
 def _features(

@@ -15,18 +15,21 @@ class Settings:
 
     regions: int  # of each family, spread evenly over those there are
     max_groups: int  # chosen of each family by step 1
-    min_images: int = 1  # people with fewer are not learned from
+    min_images: int = 1  # step 1 does not learn from people with fewer
+    max_images: int | None = None  # of a person, the first ones, that step 1 learns from; None: all
+    joint_min_images: int = 1  # step 2 does not learn from people with fewer
     roots: bool = True  # of the histograms of slbp
     whiten: int = 45  # dimensions kept of a region
     pair_balance: Balance = "samples"
     threshold: float = 14.0  # of the pairwise loss
     ridge: float | Literal["auto"] = 1.0  # of step 1
-    mirrored: bool = True  # step 2 learns from mirror images as well
+    mirrored: bool = False  # step 2 learns from mirror images as well
     principal: int | None = 600  # directions of the intermediate features that step 2 learns from; None: all
     joint_ridge: float | Literal["auto"] = 1.0  # of step 2
     n_components: int | None = 150  # length of step 2's codes at the most; None: what the data ask for
     anchors: int | Literal["auto", "all", "grow"] = "auto"  # images that step 2 compares with all others
     normalise: Normalise = "root"  # of codes, after each step
+    mirror_mean: bool = True  # compares means of a picture and its mirror image, not by the paper's four distances
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -40,9 +43,11 @@ class Settings:
         """With the changes that are not None."""
         return replace(self, **{name: value for name, value in changes.items() if value is not None})
 
-    def with_limits(self, *, n_components: int | None, principal: int | None) -> Settings:
-        """With lengths that are not None; 0 means no limit."""
-        given = {"n_components": n_components, "principal": principal}
+    def with_limits(
+        self, *, n_components: int | None = None, principal: int | None = None, max_images: int | None = None
+    ) -> Settings:
+        """With limits that are not None; 0 means no limit."""
+        given = {"n_components": n_components, "principal": principal, "max_images": max_images}
         limits: dict[str, Any] = {name: length or None for name, length in given.items() if length is not None}
         return replace(self, **limits)
 
@@ -51,7 +56,7 @@ class Settings:
 
 
 PRESETS = {
-    "quick": Settings(regions=1_000, max_groups=20, min_images=2, mirrored=False, n_components=100, anchors=2_000),
-    "standard": Settings(regions=4_000, max_groups=200, min_images=2),
+    "quick": Settings(regions=1_000, max_groups=20, min_images=2, joint_min_images=2, n_components=100, anchors=2_000),
+    "standard": Settings(regions=4_000, max_groups=200, min_images=2, max_images=10),
     "full": Settings(regions=13_260, max_groups=400),
 }

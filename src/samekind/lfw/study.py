@@ -154,10 +154,7 @@ class Study:
     def _learn(self, run: Run, place: Workplace, faces: Faces) -> None:
         place.begin()
         # Whatever learns, whitens or chooses regions gets these rows and no others.
-        images = run.training_images(self.settings.min_images)
-        rows = image_rows(images, faces.store.image_ids.tolist(), faces.store.labels)
-        pictures = [self.files[row] for row in image_rows(images, [file.name for file in self.files])]
-        learner = Learner(faces, rows, pictures, self.settings, self.memory, self.n_jobs)
+        learner = Learner.of(run, faces, self.files, self.settings, self.memory, self.n_jobs)
         for stage in self.stages:
             if not place.has(stage):
                 self._learn_stage(run, stage, place, learner)
@@ -188,7 +185,14 @@ class Study:
         titles, (first, _) = ", ".join(run.title for run, _ in several), several[0]
         with self._clocked(COMPARING), self.watch.counting(f"{titles}: {COMPARING}") as progress:
             metrics = {(place, stage): place.metric(stage) for place, stage in missing}
-            made = distances_of_pairs(metrics, first.pairs, self.files, n_jobs=self.n_jobs, progress=progress)
+            made = distances_of_pairs(
+                metrics,
+                first.pairs,
+                self.files,
+                mirror_mean=self.settings.mirror_mean,
+                n_jobs=self.n_jobs,
+                progress=progress,
+            )
         for (place, stage), distances in made.items():
             place.keep_distances(stage, distances)
 
