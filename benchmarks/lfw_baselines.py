@@ -2,28 +2,31 @@
 
 From a folder that `samekind lfw` has left come step 1's and step 2's metrics of each split. Every method learns from
 the same features U_dagger^T x of the same training images (and of their mirror images, where step 2 has learned from
-them), of each family and of both together, and judges the same pairs by flip-free distances: for all methods alike from
-codes of pictures and of their mirror images. A fold's threshold is the best one for a method's own distances on the
-pairs of the other folds. Each method is taken with codes as they are (Euclidean), divided by the square roots of their
-lengths, and by their lengths (cosine).
+them), of each family and of both together, and judges the same pairs: for all methods alike from codes of pictures and
+of their mirror images, as `samekind lfw` took them. Each method is taken with codes as they are (Euclidean), divided by
+the square roots of their lengths, and by their lengths (cosine).
+
+Where View 1 is among the splits, thresholds come from it, as in the paper: a method learns from its training people,
+the best threshold for its test pairs judges all folds, and View 1 itself does not count. Without it, a fold's threshold
+is the best one on the pairs of the other folds, whose people the method has learned from.
 
 Others get more than ours: of each the best of several ranks and of the three ways to take codes counts, chosen by the
 very pairs that are judged; ours counts as `samekind lfw` learned it.
 
-LDA    scikit-learn's, on 100, 300, 600 and all principal features
+LDA    scikit-learn's, on 100, 300, 600 and 1,000 principal features
 NCA    scikit-learn's, 50 iterations at the most
 LMNN   metric-learn's, k = 1 and 3, from people with more than k images, in an environment of its own
-       NCA and LMNN: on 100 principal features, and on all of them where these are at most 2,000; cut off after --limit
-       minutes, with what they had by then
+       NCA and LMNN: on 100 principal features; cut off after --limit minutes, with what they had by then
+       all three also on all features, where these are at most 2,000
 PCA    150 principal features, as they are and whitened
 
 ahead  accuracy of ours minus that of the best other, of both families together, mean over the splits, in points: at
        least 0
 
 `--store` is the one that `samekind lfw` had. `--splits` are folders of WORK, such as view1,fold-01; all finished folds
-by default. `--keep FILE` makes it resumable, and lets a learner that `--without` left out come later; one that did not
-run in all splits does not count in `ahead`. `--quick` lets `samekind lfw` learn from a few people first: too few for a
-comparison, so it holds only that each method ran (`ran`, a share).
+by default, and view1 if it is there. `--keep FILE` makes it resumable, and lets a learner that `--without` left out
+come later; one that did not run in all splits does not count in `ahead`. `--quick` lets `samekind lfw` learn from a few
+people first: too few for a comparison, so it holds only that each method ran (`ran`, a share).
 """
 
 from __future__ import annotations
@@ -45,7 +48,7 @@ from lfwdata import DATA, Kept
 from lfwfeatures import Features, Judged, pictures_of, principal
 from numpy.typing import NDArray
 
-from samekind.evaluation import image_rows, read_view1, read_view2
+from samekind.evaluation import best_threshold, read_view1, read_view2
 from samekind.evaluation.lfw import Image, Pair, Person, pairs_text, people_text
 from samekind.images.listing import ImageFile, list_images
 from samekind.kernels.lengths import NORMALISATIONS
@@ -62,9 +65,10 @@ from samekind.store import DiskStore
 
 FAMILIES = ("cov", "slbp")
 OURS = "step 2"
+VIEW1 = "view1"
 LEARNERS = ("plain", "lda", "nca", "lmnn")
 RANK = 150  # of PCA
-MOST_DIMS = 2_000  # of NCA and LMNN
+MOST_DIMS = 2_000  # of any learner
 MEMORY = "2GB"
 GRACE = 60  # seconds that a process may take after its limit
 
@@ -73,15 +77,15 @@ Codes = tuple[NDArray[Any], NDArray[Any]]
 
 @dataclass(frozen=True)
 class Size:
-    lda: tuple[int, ...]  # principal features; with `all_too`, all of them as well
+    lda: tuple[int, ...]  # principal features
     few: int  # principal features of NCA and LMNN
     neighbors: tuple[int, ...]  # of LMNN
-    all_too: bool
+    all_too: bool  # on all features as well
     alone: bool  # each family too
     minutes: float
 
 
-FULL = Size((100, 300, 600), 100, (1, 3), all_too=True, alone=True, minutes=10)
+FULL = Size((100, 300, 600, 1_000), 100, (1, 3), all_too=True, alone=True, minutes=10)
 QUICK = Size((100,), 50, (1,), all_too=False, alone=False, minutes=0.05)
 
 
@@ -95,7 +99,7 @@ class Split:
 
     @classmethod
     def named(cls, name: str, work: Path, protocol: Path) -> Split:
-        if name == "view1":
+        if name == VIEW1:
             return cls(Run.of_view1(read_view1(protocol)), work / name, protocol)
         return cls(Run.of_fold(read_view2(protocol), int(name.removeprefix("fold-"))), work / name, protocol)
 
@@ -119,7 +123,7 @@ class Split:
     @cached_property
     def tested(self) -> NDArray[np.bool_]:
         """The pairs that are judged; the others choose the threshold."""
-        if self.run.name == "view1":
+        if self.run.name == VIEW1:
             return np.arange(len(self.run.pairs)) >= len(self.run.split.train.pairs)
         return read_view2(self.protocol).fold_numbers == int(self.run.name.removeprefix("fold-")) - 1
 
@@ -134,10 +138,8 @@ class Split:
         settings, families = self.settings, self.families
         faces = Faces(store, families, settings.regions, settings.roots)
         self._check(faces)
-        images = self.run.training_images(settings.min_images)
-        rows = image_rows(images, store.image_ids.tolist(), store.labels)
-        training = [files[row] for row in image_rows(images, [file.name for file in files])]
-        learner = Learner(faces, rows, training, settings, MEMORY, None)
+        learner = Learner.of(self.run, faces, files, settings, MEMORY, None)
+        rows = learner.rows
         metrics = {stage: self.metric(stage) for stage in stages_of(families)}
         pictures, places = pictures_of(self.run.pairs, files)
         shown, features = codes_of_pictures(metrics, pictures), {}
@@ -189,21 +191,21 @@ class Others:
 
     def made(self, learner: str) -> Iterator[Made]:
         """All ways in which a learner of LEARNERS is tried."""
-        size, D = self.size, len(self._principal[1])
+        size, D = self.size, self.features.train.shape[1]
         if learner == "plain":
             yield from self._plain()
-        elif learner == "lda":
-            for dims in [*(dims for dims in size.lda if dims < D), *[D] * size.all_too]:
-                yield from self._fitted("LDA", "lda", dims, 0)
-        else:
-            named = {"NCA": 0} if learner == "nca" else {f"LMNN k={k}": k for k in size.neighbors}
-            for dims in [min(size.few, D), *[D] * size.all_too]:
-                for name, k in named.items():
-                    yield from self._fitted(name, learner, dims, k)
+            return
+        named = {f"LMNN k={k}": k for k in size.neighbors} if learner == "lmnn" else {learner.upper(): 0}
+        few = size.lda if learner == "lda" else (size.few,)
+        for dims in [*(dims for dims in few if dims < D), *[D] * size.all_too]:
+            for name, k in named.items():
+                yield from self._fitted(name, learner, dims, k)
 
     @cached_property
     def _principal(self) -> tuple[NDArray[Any], NDArray[Any]]:
-        return principal(self.features.train)
+        return principal(
+            self.features.train, MOST_DIMS if self.features.train.shape[1] <= MOST_DIMS else max(self.size.lda)
+        )
 
     def _plain(self) -> Iterator[Made]:
         deviations, directions = self._principal
@@ -214,8 +216,8 @@ class Others:
     def _fitted(self, name: str, learner: str, dims: int, k: int) -> Iterator[Made]:
         """Of a process of its own, on principal features; LDA also with its leading components only."""
         directions = self._principal[1][:dims]
-        title = f"{name}, {'all' if dims == len(self._principal[1]) else dims} features"
-        if learner != "lda" and dims > MOST_DIMS:
+        title = f"{name}, {'all' if dims == self.features.train.shape[1] else dims} features"
+        if dims > MOST_DIMS:
             yield title, Failed(f"not tried: {dims:,} features, more than {MOST_DIMS:,}"), ""
             return
         components, remark = fit(learner, self.features.train @ directions.T, self.labels, k, self.limit)
@@ -257,21 +259,40 @@ def fit(
 # Judging
 
 
-def judged(split: Split, described: Described, others: Others, learner: str) -> Iterator[dict[str, Any]]:
+Figures = dict[str, dict[str, float]]  # by how codes are normalised
+Thresholds = dict[str, dict[str, float]]  # from View 1, by method and by how codes are normalised
+
+
+def judged(
+    split: Split, described: Described, others: Others, learner: str, known: Thresholds
+) -> Iterator[dict[str, Any]]:
     """A record for each way in which a learner is tried."""
     for method, components, remark in others.made(learner):
         if isinstance(components, Failed):
             yield {"method": method, "failed": components.why}
         else:
             codes = others.features if components is None else others.features.mapped(components)
-            yield {"method": method, "figures": _figures(split, described, codes), "remark": remark}
+            yield {"method": method, "figures": _figures(split, described, codes, known.get(method)), "remark": remark}
 
 
-def _figures(split: Split, described: Described, codes: Features) -> dict[str, dict[str, float]]:
-    """By how codes are normalised."""
+def _figures(split: Split, described: Described, codes: Features, known: dict[str, float] | None) -> Figures:
+    """At known thresholds, or at those that are best on the pairs that are not tested; and the best one."""
+    found, tested, same = {}, split.tested, split.run.same
+    people = np.array([pair.first.person for pair in split.run.pairs])[tested]
+    for normalise in NORMALISATIONS:
+        distances = codes.distances(described.places, normalise, split.settings.mirror_mean)
+        elsewhere = best_threshold(distances[~tested], same[~tested]) if known is None else known[normalise]
+        own = Judged(distances[tested], same[tested], people, elsewhere)
+        found[normalise] = own.figures() | {"threshold": best_threshold(own.distances, own.same)}
+    return found
+
+
+def thresholds_of(records: Sequence[Mapping[str, Any]], families: tuple[str, ...]) -> Thresholds:
+    """The best ones of a split."""
     return {
-        normalise: Judged.of(codes.distances(described.places, normalise), split.run.same, split.tested).figures()
-        for normalise in NORMALISATIONS
+        record["method"]: {normalise: own["threshold"] for normalise, own in record["figures"].items()}
+        for record in records
+        if record.get("families") == list(families) and "figures" in record
     }
 
 
@@ -289,8 +310,9 @@ def compare(
     learners: Sequence[str],
     limit: float,
     kept: Kept,
+    elsewhere: Sequence[Mapping[str, Any]],
 ) -> None:
-    """The methods on one split; what is kept of it is not done again."""
+    """The methods on one split; what is kept of it is not done again. `elsewhere` are View 1's records, if any."""
     pending = {
         families: [
             learner
@@ -308,10 +330,10 @@ def compare(
         about = f"{split.run.title}, {' + '.join(families)}: {n_images:,} training images"
         print(f"{about} of {described.labels.max() + 1:,} people, {n_features:,} features", flush=True)
         facts = {"split": split.run.name, "families": list(families)}
-        ours = Features(np.empty(0, np.float32), *described.ours[families])
-        show(kept.add(**facts, method=OURS, figures=_figures(split, described, ours)))
+        ours, known = Features(np.empty(0, np.float32), *described.ours[families]), thresholds_of(elsewhere, families)
+        show(kept.add(**facts, method=OURS, figures=_figures(split, described, ours, known.get(OURS))))
         for learner in missing:
-            for record in judged(split, described, others, learner):
+            for record in judged(split, described, others, learner, known):
                 show(kept.add(**facts, **record))
             kept.add(**facts, done=learner)
 
@@ -363,6 +385,23 @@ def _mean(by_split: Mapping[str, float], of: Collection[str] | None = None) -> f
     return float(np.mean([by_split[split] for split in (by_split if of is None else of)]))
 
 
+def _compared(
+    split: Split,
+    store: DiskStore,
+    files: Sequence[ImageFile],
+    size: Size,
+    learners: Sequence[str],
+    limit: float,
+    keep: Path | None,
+    elsewhere: Sequence[Mapping[str, Any]],
+) -> list[dict[str, Any]]:
+    """All records of a split."""
+    made_with = json.loads((split.folder / MADE_WITH).read_text())
+    kept = Kept(keep, {"made with": made_with, "limit": limit, "thresholds from view 1": bool(elsewhere)})
+    compare(split, store, files, size, learners, limit, kept, elsewhere)
+    return [record for record in kept.records if "method" in record]
+
+
 def run(
     splits: Sequence[Split],
     store: Path,
@@ -374,10 +413,12 @@ def run(
     report: Report,
 ) -> None:
     opened, files, every = DiskStore.open(store), list_images(images, labelled=True), Kept(None, {})
+    elsewhere: list[dict[str, Any]] = []
+    if len(splits) > 1 and splits[0].run.name == VIEW1:
+        first, *splits = splits
+        elsewhere = _compared(first, opened, files, size, learners, limit, keep, [])
     for split in splits:
-        kept = Kept(keep, {"made with": json.loads((split.folder / MADE_WITH).read_text()), "limit": limit})
-        compare(split, opened, files, size, learners, limit, kept)
-        every.records += [record for record in kept.records if "method" in record]
+        every.records += _compared(split, opened, files, size, learners, limit, keep, elsewhere)
     for families in compared(splits[0], size):
         numbers = summary(every, families, len(splits), splits[0].settings.normalise)
         together = families == splits[0].families
@@ -441,8 +482,9 @@ def main() -> None:
         if given.quick:
             work, protocol = small_work(Path(stack.enter_context(tempfile.TemporaryDirectory())))
             store = None
-        names = given.splits.split(",") if given.splits else sorted(path.name for path in work.glob("fold-*"))
-        splits = [Split.named(name, work, protocol) for name in names]
+        known = [path.name for pattern in (VIEW1, "fold-*") for path in sorted(work.glob(pattern))]
+        names = given.splits.split(",") if given.splits else known
+        splits = [Split.named(name, work, protocol) for name in sorted(names, key=lambda name: (name != VIEW1, name))]
         most = max((len(split.families) for split in splits), default=0)
         finished = [split for split in splits if split.finished and len(split.families) == most]
         if not finished:

@@ -1,7 +1,7 @@
 """What the benchmarks of step 2 on LFW share: step 1's output, the distances of pairs under a linear map, figures.
 
 Features are U_dagger^T x (Algorithm 2, line 2) of the training images, and of the pictures that pairs show and of their
-mirror images, so that any linear map on them can be judged by flip-free distances without a look at pictures.
+mirror images, so that any linear map on them can be judged as `samekind lfw` does without a look at pictures.
 """
 
 from __future__ import annotations
@@ -14,9 +14,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
+from sklearn.decomposition import PCA
 
 from samekind.estimators.data import codes_of
-from samekind.evaluation import accuracy, best_threshold, flip_free_codes, flip_free_distances, pair_rows, roc_curve
+from samekind.evaluation import (
+    accuracy,
+    best_threshold,
+    flip_free_codes,
+    flip_free_distances,
+    pair_distances,
+    pair_rows,
+    roc_curve,
+)
 from samekind.evaluation.lfw import Pair
 from samekind.files import whole_file
 from samekind.images.listing import ImageFile
@@ -84,17 +93,21 @@ class Features:
         L = components.T.astype(np.float32)
         return Features(self.train @ L, self.original @ L, self.mirrored @ L)
 
-    def distances(self, places: Rows, normalise: Normalise) -> Floats:
-        """Squared flip-free distances of pairs (m, 2) of the pictures."""
+    def distances(self, places: Rows, normalise: Normalise, mirror_mean: bool) -> Floats:
+        """Squared distances of pairs (m, 2) of the pictures: of mirror means, or flip-free."""
+        if mirror_mean:
+            return pair_distances(normalised((self.original + self.mirrored) / 2, normalise), places)
         codes = flip_free_codes(normalised(self.original, normalise), normalised(self.mirrored, normalise))
         return flip_free_distances(*codes[places.T])
 
 
-def principal(Z: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Deviations along the principal directions, falling, and these as rows."""
-    values, vectors = np.linalg.eigh(np.cov(Z, rowvar=False, dtype=np.float64))
-    kept = values[::-1] > 1e-6 * values[-1]
-    return np.sqrt(values[::-1][kept]).astype(np.float32), vectors.T[::-1][kept].astype(np.float32)
+def principal(Z: NDArray[Any], n: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Deviations along the n leading principal directions, falling, and these as rows; fewer where there are fewer."""
+    few = n < min(Z.shape)
+    found = PCA(n if few else None, svd_solver="randomized" if few else "full", random_state=0).fit(Z)
+    deviations = np.sqrt(found.explained_variance_)
+    kept = deviations > 1e-3 * deviations[0]
+    return deviations[kept], found.components_[kept]
 
 
 def pictures_of(pairs: Sequence[Pair], files: Sequence[ImageFile]) -> tuple[list[ImageFile], Rows]:
@@ -106,7 +119,7 @@ def pictures_of(pairs: Sequence[Pair], files: Sequence[ImageFile]) -> tuple[list
 
 class Difference(NamedTuple):
     mean: float
-    error: float  # standard error, both having judged the same pairs
+    error: float  # standard error, both having judged the same pairs; pairs of one person are taken together
 
     def __str__(self) -> str:
         return f"{self.mean:+.2f} ± {self.error:.2f}"
@@ -118,12 +131,8 @@ class Judged:
 
     distances: Floats
     same: NDArray[np.bool_]
+    people: NDArray[Any]  # of each pair, one
     threshold: float
-
-    @classmethod
-    def of(cls, distances: Floats, same: NDArray[np.bool_], tested: NDArray[np.bool_]) -> Judged:
-        """`tested` tells the test pairs from those that the threshold is chosen on."""
-        return cls(distances[tested], same[tested], best_threshold(distances[~tested], same[~tested]))
 
     def figures(self) -> dict[str, float]:
         roc = roc_curve(self.distances, self.same)
@@ -136,12 +145,13 @@ class Judged:
 
     def accuracy_over(self, other: Judged) -> Difference:
         """Of accuracies, each at the best threshold for these pairs: which pairs does only one of the two get right?"""
-        return _mean(100 * (self._right().astype(float) - other._right()))
+        return _mean(100 * (self._right().astype(float) - other._right()), self.people)
 
     def auc_over(self, other: Judged) -> Difference:
         """Of areas under the ROC curve, after DeLong: by how often each pair is on the right side of the other kind."""
         (ours, theirs) = (each._sides() for each in (self, other))
-        parts = [_mean(100 * (mine - its)) for mine, its in zip(ours, theirs, strict=True)]
+        people = self.people[self.same], self.people[~self.same]
+        parts = [_mean(100 * (mine - its), each) for mine, its, each in zip(ours, theirs, people, strict=True)]
         return Difference(parts[0].mean, float(np.hypot(parts[0].error, parts[1].error)))
 
     def _right(self) -> NDArray[np.bool_]:
@@ -156,5 +166,9 @@ class Judged:
         return 1 - nearer_others, (ranks[len(same) :] - rankdata(others)) / len(same)
 
 
-def _mean(values: NDArray[np.float64]) -> Difference:
-    return Difference(float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values))))
+def _mean(values: NDArray[np.float64], people: NDArray[Any]) -> Difference:
+    """With the standard error of a mean over people drawn at random, each with all their pairs."""
+    _, numbers = np.unique(people, return_inverse=True)
+    deviations = np.bincount(numbers, weights=values - values.mean())
+    n = len(deviations)
+    return Difference(float(values.mean()), float(np.sqrt(n / (n - 1) * np.sum(deviations**2)) / len(values)))
