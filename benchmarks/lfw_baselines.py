@@ -37,7 +37,7 @@ import sys
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -133,15 +133,17 @@ class Split:
     def _model(self, stage: Stage) -> Path:
         return self.folder / f"{stage.name}.safetensors"
 
-    def described(self, store: DiskStore, files: Sequence[ImageFile]) -> Described:
-        """All that methods learn from and are judged by."""
+    def described(self, store: DiskStore, files: Sequence[ImageFile], alone: bool) -> Described:
+        """All that methods learn from and are judged by; where the tested pairs stand alone, no others are shown."""
         settings, families = self.settings, self.families
         faces = Faces(store, families, settings.regions, settings.roots)
         self._check(faces)
         learner = Learner.of(self.run, faces, files, settings, MEMORY, None)
         rows = learner.rows
         metrics = {stage: self.metric(stage) for stage in stages_of(families)}
-        pictures, places = pictures_of(self.run.pairs, files)
+        tested = self.tested | (not alone)
+        pairs = [pair for pair, shown in zip(self.run.pairs, tested, strict=True) if shown]
+        pictures, places = pictures_of(pairs, files)
         shown, features = codes_of_pictures(metrics, pictures), {}
         for family in families:
             first = Stage(1, (family,))
@@ -151,7 +153,7 @@ class Split:
         ours = {stage.families: shown[stage] for stage in metrics if stage.step == 2}
         _, labels = np.unique(store.labels[rows], return_inverse=True)
         times = len(features[families].train) // len(rows)  # 2 with mirror images
-        return Described(features, np.tile(labels, times), ours, places)
+        return Described(features, np.tile(labels, times), ours, pairs, places, self.tested[tested])
 
     def _check(self, faces: Faces) -> None:
         """That these are the descriptors which step 1 has learned from."""
@@ -166,7 +168,9 @@ class Described:
     features: dict[tuple[str, ...], Features]  # by families
     labels: NDArray[np.intp]
     ours: dict[tuple[str, ...], Codes]  # of the pictures and their mirror images, after step 2
+    pairs: Sequence[Pair]
     places: NDArray[np.intp]
+    tested: NDArray[np.bool_]
 
 
 # Methods: each gives linear maps by name, or says why it cannot
@@ -277,8 +281,8 @@ def judged(
 
 def _figures(split: Split, described: Described, codes: Features, known: dict[str, float] | None) -> Figures:
     """At known thresholds, or at those that are best on the pairs that are not tested; and the best one."""
-    found, tested, same = {}, split.tested, split.run.same
-    people = np.array([pair.first.person for pair in split.run.pairs])[tested]
+    found, tested, same = {}, described.tested, np.array([pair.same for pair in described.pairs])
+    people = np.array([pair.first.person for pair in described.pairs])[tested]
     for normalise in NORMALISATIONS:
         distances = codes.distances(described.places, normalise, split.settings.mirror_mean)
         elsewhere = best_threshold(distances[~tested], same[~tested]) if known is None else known[normalise]
@@ -323,7 +327,7 @@ def compare(
     }
     if not any(pending.values()):
         return
-    described = split.described(store, files)
+    described = split.described(store, files, alone=bool(elsewhere))
     for families, missing in pending.items():
         others = Others(described.features[families], described.labels, size, limit)
         n_images, n_features = others.features.train.shape
@@ -423,7 +427,7 @@ def run(
         numbers = summary(every, families, len(splits), splits[0].settings.normalise)
         together = families == splits[0].families
         for name, value in numbers.items():
-            if size is FULL and together and name == "ahead":
+            if size is not QUICK and together and name == "ahead":
                 report.hold(name, value, at_least=0)
             else:
                 report.note(name if together else f"{name}_{families[0]}", value)
@@ -472,6 +476,7 @@ def main() -> None:
     options.add_argument("--protocol", type=Path, default=DATA / "protocol", help="the protocol that it had")
     options.add_argument("--splits", help="such as view1,fold-01; all finished folds by default")
     options.add_argument("--without", default="", metavar="NAME[,NAME]", help="learners to leave out: lda, nca, lmnn")
+    options.add_argument("--together", action="store_true", help="compare on the features of both families only")
     options.add_argument("--limit", type=float, help="minutes for each fit of another (10; with --quick 0.05)")
     options.add_argument("--keep", type=Path, metavar="FILE", help="JSON lines, to go on from when interrupted")
     given = options.parse_args()
@@ -490,7 +495,7 @@ def main() -> None:
         if not finished:
             sys.exit(f"{work} has no split that is finished.")
         print("splits:", ", ".join(split.run.title for split in finished), flush=True)
-        size = QUICK if given.quick else FULL
+        size = QUICK if given.quick else replace(FULL, alone=not given.together)
         limit = 60 * (size.minutes if given.limit is None else given.limit)
         learners = [learner for learner in LEARNERS if learner not in given.without.split(",")]
         report = Report("lfw_baselines")
