@@ -85,6 +85,23 @@ def test_components_0_leaves_the_length_to_the_data(home, called, tmp_path):
     assert json.loads(result.stdout)["settings"]["n_components"] is None
 
 
+def test_options_change_what_a_preset_says(home, called, tmp_path):
+    given = home / "images", home / "protocol", "--store", home / "work" / "store", "--families", "cov", *small.OPTIONS
+    few = run(*given, "--work", tmp_path / "few", "--max-images", 2, "--flip-free", "--json", "--quiet")
+    assert few.exit_code == 0, few.output
+    told = json.loads(few.stdout)
+    assert (told["settings"]["max_images"], told["settings"]["mirror_mean"]) == (2, False)
+    first, second = told["stages"]
+    assert (first["images"], second["images"]) == ([2 * len(small.VIEW1[0])], [3 * len(small.VIEW1[0])])
+    assert "flip-free, as in the paper" in (tmp_path / "few" / "report-view1.html").read_text()
+    every = run(*given, "--work", tmp_path / "every", "--preset", "standard", "--max-images", 0, "--json", "--quiet")
+    assert every.exit_code == 0, every.output
+    told = json.loads(every.stdout)
+    assert (told["settings"]["max_images"], told["settings"]["mirror_mean"]) == (None, True)
+    assert told["stages"][0]["images"] == [3 * len(small.VIEW1[0])]
+    assert "means of a picture and its mirror image" in (tmp_path / "every" / "report-view1.html").read_text()
+
+
 @pytest.mark.skipif(not IMAGES.is_dir(), reason="no ../shared/data/lfw-a beside the repository")
 def test_on_some_people_of_lfw(tmp_path):
     """Better than chance on people it has not seen."""

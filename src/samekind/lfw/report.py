@@ -31,6 +31,11 @@ THRESHOLDS = {
     "training folds": "the training folds: for each fold its own metric on the pairs of the other folds",
 }
 
+DISTANCES = {
+    True: "those between codes of the means of a picture and its mirror image",
+    False: "flip-free, as in the paper: means of the four between two pictures and their mirror images",
+}
+
 
 def write_lfw_report(path: str | os.PathLike[str], findings: Findings, face: Array) -> Path:
     """One self-contained HTML file; `face` is the mean picture, to draw regions on."""
@@ -44,7 +49,7 @@ def _sections(findings: Findings, face: Array) -> Iterator[Section]:
     yield Section(
         "Ranks and errors after each step",
         f"As the paper's Table 1: mean ± standard deviation over {splits}; in brackets, where the threshold "
-        f"comes from. Thresholds come from {sources}. Distances are flip-free.",
+        f"comes from. Thresholds come from {sources}. Distances are {DISTANCES[findings.settings.mirror_mean]}.",
         table1(findings),
     )
     yield Section(
