@@ -153,7 +153,7 @@ class Study:
 
     def _learn(self, run: Run, place: Workplace, faces: Faces) -> None:
         place.begin()
-        # Whatever learns, whitens or chooses regions gets these rows and no others.
+        # Whatever learns, whitens or chooses regions gets the rows that it has and no others.
         learner = Learner.of(run, faces, self.files, self.settings, self.memory, self.n_jobs)
         for stage in self.stages:
             if not place.has(stage):
