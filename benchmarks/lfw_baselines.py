@@ -7,8 +7,8 @@ of their mirror images, as `samekind lfw` took them. Each method is taken with c
 the square roots of their lengths, and by their lengths (cosine).
 
 Where View 1 is among the splits, thresholds come from it, as in the paper: a method learns from its training people,
-the best threshold for its test pairs judges all folds, and View 1 itself does not count. Without it, a fold's threshold
-is the best one on the pairs of the other folds, whose people the method has learned from.
+its test pairs choose a threshold for all folds, and View 1 itself does not count. Without it, a fold's threshold comes
+from the pairs of the other folds, whose people the method has learned from.
 
 Others get more than ours: of each the best of several ranks and of the three ways to take codes counts, chosen by the
 very pairs that are judged; ours counts as `samekind lfw` learned it.
@@ -45,7 +45,7 @@ from typing import Any
 import numpy as np
 from harness import Report, environment, parser
 from lfwdata import DATA, Kept
-from lfwfeatures import Features, Judged, pictures_of, principal
+from lfwfeatures import Features, Floats, Judged, pictures_of, principal
 from numpy.typing import NDArray
 
 from samekind.evaluation import best_threshold, read_view1, read_view2
@@ -280,19 +280,24 @@ def judged(
 
 
 def _figures(split: Split, described: Described, codes: Features, known: dict[str, float] | None) -> Figures:
-    """At known thresholds, or at those that are best on the pairs that are not tested; and the best one."""
+    """At known thresholds, or at those from the pairs that are not tested; and what the tested ones would choose."""
     found, tested, same = {}, described.tested, np.array([pair.same for pair in described.pairs])
     people = np.array([pair.first.person for pair in described.pairs])[tested]
     for normalise in NORMALISATIONS:
         distances = codes.distances(described.places, normalise, split.settings.mirror_mean)
-        elsewhere = best_threshold(distances[~tested], same[~tested]) if known is None else known[normalise]
+        elsewhere = chosen(distances[~tested], same[~tested]) if known is None else known[normalise]
         own = Judged(distances[tested], same[tested], people, elsewhere)
-        found[normalise] = own.figures() | {"threshold": best_threshold(own.distances, own.same)}
+        found[normalise] = own.figures() | {"threshold": chosen(own.distances, own.same)}
     return found
 
 
+def chosen(distances: Floats, same: NDArray[np.bool_]) -> float:
+    """A threshold, as `samekind lfw` chooses it."""
+    return best_threshold(distances, same, strategy="logistic")
+
+
 def thresholds_of(records: Sequence[Mapping[str, Any]], families: tuple[str, ...]) -> Thresholds:
-    """The best ones of a split."""
+    """Those that a split's tested pairs chose."""
     return {
         record["method"]: {normalise: own["threshold"] for normalise, own in record["figures"].items()}
         for record in records

@@ -99,6 +99,15 @@ def test_thresholds_tell_where_they_come_from():
     assert {result.threshold_source for result in view1.results} == {"view 1"}
 
 
+def test_thresholds_are_chosen_as_asked():
+    pairs = np.array([0.0, 1.5, 9.0, 2.0]), np.array([True, True, False, False])
+    for strategy in ("accuracy", "balanced", "logistic"):
+        learned = verify_folds(DISTANCES, SAME, FOLDS, strategy=strategy)
+        assert learned.thresholds[0] == best_threshold(DISTANCES[2:], SAME[2:], strategy=strategy)
+        view1 = verify_folds(DISTANCES, SAME, FOLDS, view1=pairs, strategy=strategy)
+        assert set(view1.thresholds.tolist()) == {best_threshold(*pairs, strategy=strategy)}
+
+
 def test_figures_of_a_fold_are_those_of_verify():
     result = verify_folds(DISTANCES, SAME, FOLDS, threshold=2.5, far=0.5)
     fold = verify(DISTANCES[4:6], SAME[4:6], threshold=2.5, far=0.5)

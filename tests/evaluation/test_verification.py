@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+import scipy.optimize
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import rankdata
@@ -72,7 +73,7 @@ def test_far_threshold_keeps_the_rate_and_no_larger_distance_would(pairs, far):
     assert all(false_match_rate(distances, same, t) > far for t in larger)
 
 
-@pytest.mark.parametrize("strategy", ["accuracy", "balanced", "far"])
+@pytest.mark.parametrize("strategy", ["accuracy", "balanced", "logistic", "far"])
 @settings(deadline=None)
 @given(pairs=judged_pairs(st.floats(0, 100, width=32)))
 def test_threshold_of_float32_distances_means_the_same_in_both_precisions(strategy, pairs):
@@ -85,6 +86,45 @@ def test_threshold_lies_midway_between_neighbours():
     distances, same = np.array([1.0, 2.0, 6.0, 9.0]), np.array([True, True, False, False])
     for options in ({"strategy": "accuracy"}, {"strategy": "balanced"}, {"strategy": "far", "far": 0.1}):
         assert best_threshold(distances, same, **options) == 4.0
+
+
+@pytest.mark.parametrize("gap", [0.5, 4.0], ids=["overlapping", "apart"])
+@pytest.mark.parametrize("rare", [1, 20])
+def test_logistic_threshold_lies_midway_between_kinds_of_like_spread(gap, rare):
+    """However many there are of each."""
+    steps = np.array([-1.0, -0.5, 0.0, 0.5, 1.0])
+    distances = np.concatenate([10 + steps, np.tile(10 + gap + steps, rare)])
+    same = np.arange(len(distances)) < len(steps)
+    assert best_threshold(distances, same, strategy="logistic") == pytest.approx(10 + gap / 2, abs=1e-3)
+
+
+def test_logistic_threshold_is_that_of_a_regression_by_hand():
+    rng = np.random.default_rng(0)
+    distances, same = np.concatenate([rng.gamma(4, 1, 60), rng.gamma(9, 1, 90)]), np.arange(150) < 60
+    weights, signs = np.where(same, 1 / 60, 1 / 90), np.where(same, 1, -1)
+
+    def loss(w):
+        return weights @ np.logaddexp(0, -signs * (w[0] - w[1] * distances))
+
+    intercept, slope = scipy.optimize.minimize(loss, [0.0, 1.0], method="BFGS", options={"gtol": 1e-9}).x
+    assert best_threshold(distances, same, strategy="logistic") == pytest.approx(intercept / slope, rel=1e-3)
+
+
+def test_logistic_thresholds_of_few_pairs_scatter_less_than_the_best_ones():
+    rng, found = np.random.default_rng(0), {"logistic": [], "balanced": []}
+    same = np.arange(200) < 100
+    for _ in range(40):
+        distances = np.concatenate([rng.normal(4, 1, 100), rng.normal(7, 1, 100)])
+        for strategy, thresholds in found.items():
+            thresholds.append(best_threshold(distances, same, strategy=strategy))
+    assert np.mean(found["logistic"]) == pytest.approx(5.5, abs=0.05)
+    assert np.std(found["logistic"]) < 0.6 * np.std(found["balanced"])
+
+
+@pytest.mark.parametrize("distances", [[5.0, 6.0, 1.0, 2.0], [3.0, 3.0, 3.0, 3.0]], ids=["reversed", "equal"])
+def test_logistic_threshold_without_anything_to_go_by_is_the_balanced_one(distances):
+    same = np.array([True, True, False, False])
+    assert best_threshold(distances, same, strategy="logistic") == best_threshold(distances, same, strategy="balanced")
 
 
 def test_balanced_and_accuracy_differ_when_one_kind_is_rare():

@@ -38,8 +38,8 @@ def test_a_folds_own_pictures_do_not_change_its_threshold(lfw, fold_of_strangers
     view2 = read_view2(lfw.protocol)
     view1, clean = lfw.study.learned([Run.of_view1(read_view1(lfw.protocol)), Run.of_fold(view2, 1)])
     for stage in lfw.study.stages:
-        changed = judged_by_folds(view1, {1: learned}, view2, stage)
-        before = judged_by_folds(view1, {1: clean}, view2, stage)
+        changed = judged_by_folds(view1, {1: learned}, view2, stage, "logistic")
+        before = judged_by_folds(view1, {1: clean}, view2, stage, "logistic")
         for source in ("view 1", "training folds"):
             assert changed[source].thresholds.tolist() == before[source].thresholds.tolist()
         own = view2.fold_numbers == 0
@@ -55,7 +55,7 @@ def test_view_1s_test_people_do_not_change_what_is_learned(lfw, tmp_path):
         name: content for name, content in models(lfw.work).items() if name.startswith("view1")
     }
     for outcome in lfw.view1.outcomes:
-        changed = judged_on_view1(learned, outcome.stage)["training pairs"]
+        changed = judged_on_view1(learned, outcome.stage, "logistic")["training pairs"]
         assert changed.thresholds == outcome.results["training pairs"].thresholds
 
 

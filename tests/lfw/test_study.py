@@ -7,7 +7,14 @@ import numpy as np
 import pytest
 
 from samekind import Metric
-from samekind.evaluation import flip_free_distances, pair_distances, pair_rows, read_view1, read_view2
+from samekind.evaluation import (
+    best_threshold,
+    flip_free_distances,
+    pair_distances,
+    pair_rows,
+    read_view1,
+    read_view2,
+)
 from samekind.extraction import extract
 from samekind.images.extractor import Extractor
 from samekind.images.listing import list_images
@@ -61,13 +68,31 @@ def test_people_never_seen_are_told_apart(lfw):
             assert outcome.results["view 1"].auc > 0.8
 
 
-def test_the_threshold_from_view_1_is_the_best_on_its_test_pairs(lfw):
+def test_the_threshold_from_view_1_is_chosen_on_its_test_pairs(lfw):
     split = read_view1(lfw.protocol)
     same = np.array([pair.same for pair in split.test.pairs])
-    for outcome, view1 in zip(lfw.view2.outcomes, lfw.view1.outcomes, strict=True):
+    best = replace(lfw.study, threshold_by="accuracy").view2()
+    assert (lfw.view2.threshold_by, best.threshold_by) == ("logistic", "accuracy")
+    for regressed, outcome, view1 in zip(lfw.view2.outcomes, best.outcomes, lfw.view1.outcomes, strict=True):
         (threshold,) = set(outcome.results["view 1"].thresholds.tolist())
         distances = np.load(lfw.work / "view1" / f"{outcome.stage.name}.distances.npy")[len(split.train.pairs) :]
         assert np.mean((distances.astype(np.float64) <= threshold) == same) == view1.results["these pairs"].accuracy
+        (threshold,) = set(regressed.results["view 1"].thresholds.tolist())
+        assert threshold == best_threshold(distances, same, strategy="logistic")
+
+
+def test_thresholds_from_training_folds_and_pairs_are_chosen_alike(lfw):
+    view1, view2 = read_view1(lfw.protocol), read_view2(lfw.protocol)
+    for outcome, first in zip(lfw.view2.outcomes, lfw.view1.outcomes, strict=True):
+        distances = np.load(lfw.work / "fold-02" / f"{outcome.stage.name}.distances.npy")
+        others = view2.fold_numbers != 1
+        same = np.array([pair.same for pair in view2.pairs])
+        expected = best_threshold(distances[others], same[others], strategy="logistic")
+        assert outcome.results["training folds"].thresholds[1] == expected
+        n, same = len(view1.train.pairs), np.array([pair.same for pair in view1.train.pairs])
+        distances = np.load(lfw.work / "view1" / f"{outcome.stage.name}.distances.npy")[:n]
+        (threshold,) = first.results["training pairs"].thresholds
+        assert threshold == best_threshold(distances, same, strategy="logistic")
 
 
 @pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.name)

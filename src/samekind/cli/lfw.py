@@ -115,6 +115,12 @@ def lfw(
             help="Compare codes of the mean of a picture and its mirror image, or by the paper's four distances.",
         ),
     ] = None,
+    threshold_by: Annotated[
+        Literal["logistic", "accuracy"],
+        typer.Option(
+            "--threshold-by", help="Pairs choose a threshold by a regression on them, or as is best for them."
+        ),
+    ] = "logistic",
     seed: Annotated[int | None, typer.Option("--seed", min=0, help="Of all that is drawn at random.")] = None,
     memory: Annotated[str, typer.Option("--memory", help="Memory for pairs of pictures, such as 2GB.")] = "2GB",
     jobs: JobsOption = None,
@@ -171,6 +177,7 @@ def lfw(
         memory=memory,
         n_jobs=jobs,
         watch=_Shown(not quiet),
+        threshold_by=threshold_by,
     )
     with warnings.catch_warnings(record=True) as caught, _interruptible(work):
         warnings.simplefilter("always", UserWarning)

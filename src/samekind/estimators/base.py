@@ -84,7 +84,7 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         self,
         pairs: ArrayLike,
         same: ArrayLike,
-        strategy: Literal["accuracy", "balanced", "far"] = "accuracy",
+        strategy: Literal["accuracy", "balanced", "logistic", "far"] = "accuracy",
         far: float | None = None,
     ) -> Self:
         """Set `threshold_` from pairs (m, 2, n_features) that are known to be the same or not.

@@ -1,12 +1,12 @@
 """Verification by folds: every fold is judged at a threshold that its own pairs had no part in.
 
-Where a threshold comes from is part of the result. "view 1": the one that is best on View 1's pairs. "training
-folds": for each fold, the one that is best on the pairs of all other folds. "given": one number for all.
+Where a threshold comes from is part of the result. "view 1": from View 1's pairs. "training folds": for each fold, from
+the pairs of all other folds. "given": one number for all.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,6 +16,7 @@ from samekind.evaluation.report import Table
 from samekind.evaluation.verification import (
     FloatArray,
     RocCurve,
+    Strategy,
     ThresholdSource,
     VerificationResult,
     best_threshold,
@@ -93,6 +94,7 @@ def verify_folds(
     *,
     threshold: float | None = None,
     view1: tuple[ArrayLike, ArrayLike] | None = None,
+    strategy: Literal["accuracy", "balanced", "logistic"] = "accuracy",
     tested: Sequence[Any] | None = None,
     far: float = 1e-3,
 ) -> FoldsResult:
@@ -108,6 +110,8 @@ def verify_folds(
         True for a pair of one kind.
     folds : (n_pairs,)
         The fold of each pair.
+    strategy : "accuracy", "balanced" or "logistic"
+        How thresholds are chosen, as `best_threshold` has it.
     tested : sequence of fold numbers or None
         The folds to judge, in rising order, where not all are; each row of `distances` is then of one of these. Pairs
         of the others still count among the training folds.
@@ -117,11 +121,11 @@ def verify_folds(
     _check_folds(same, folds, present)
     numbers = present if tested is None else _checked_tested(tested, present)
     rows = _row_for_each_fold(distances, len(numbers), len(same))
-    source, fixed = _fixed_threshold(threshold, view1)
+    source, fixed = _fixed_threshold(threshold, view1, strategy)
     results = []
     for number, row in zip(numbers, rows, strict=True):
         own = folds == number
-        chosen = best_threshold(row[~own], same[~own]) if fixed is None else fixed
+        chosen = best_threshold(row[~own], same[~own], strategy=strategy) if fixed is None else fixed
         result = verify(row[own], same[own], threshold=chosen, far=far)
         results.append(replace(result, threshold_source=source))
     judged = np.isin(folds, numbers)
@@ -155,13 +159,13 @@ def _figures(result: VerificationResult) -> list[float]:
 
 
 def _fixed_threshold(
-    threshold: float | None, view1: tuple[ArrayLike, ArrayLike] | None
+    threshold: float | None, view1: tuple[ArrayLike, ArrayLike] | None, strategy: Strategy
 ) -> tuple[ThresholdSource, float | None]:
     """Where the threshold comes from, and what it is if it is the same for all folds."""
     if threshold is not None and view1 is not None:
         raise ValueError("Give a threshold or view1, the pairs to choose it on, not both.")
     if view1 is not None:
-        return "view 1", best_threshold(*view1)
+        return "view 1", best_threshold(*view1, strategy=strategy)
     return ("training folds", None) if threshold is None else ("given", threshold)
 
 

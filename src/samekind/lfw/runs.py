@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from samekind.lfw.stages import Stage
 from samekind.lfw.workplace import Distances
 
 Results = Mapping[str, FoldsResult]  # by where the threshold comes from
+ThresholdBy = Literal["logistic", "accuracy"]
 
 
 @dataclass(frozen=True)
@@ -60,11 +61,11 @@ class Learned:
     distances: Mapping[Stage, Distances]
 
 
-def judged_on_view1(learned: Learned, stage: Stage) -> Results:
-    """Test pairs at the threshold that is best on the training pairs, and at their own best: a little flattered."""
+def judged_on_view1(learned: Learned, stage: Stage, threshold_by: ThresholdBy) -> Results:
+    """Test pairs at the threshold from the training pairs, and at their own best: a little flattered."""
     run, distances = learned.run, learned.distances[stage]
     n = len(run.split.train.pairs)
-    chosen = best_threshold(distances[:n], run.same[:n])
+    chosen = best_threshold(distances[:n], run.same[:n], strategy=threshold_by)
     strict = replace(verify(distances[n:], run.same[n:], threshold=chosen), threshold_source="training pairs")
     return {
         result.threshold_source: FoldsResult((run.title,), (result,), result.roc)
@@ -72,16 +73,19 @@ def judged_on_view1(learned: Learned, stage: Stage) -> Results:
     }
 
 
-def judged_by_folds(view1: Learned | None, folds: Mapping[int, Learned], view2: View2, stage: Stage) -> Results:
-    """Each fold's pairs at the threshold that is best on View 1's test pairs, if any, and on those of other folds."""
+def judged_by_folds(
+    view1: Learned | None, folds: Mapping[int, Learned], view2: View2, stage: Stage, threshold_by: ThresholdBy
+) -> Results:
+    """Each fold's pairs at the threshold from View 1's test pairs, if any, and from the pairs of other folds."""
     tested = list(folds)
     rows = np.stack([learned.distances[stage] for learned in folds.values()])
     same, numbers = folds[tested[0]].run.same, view2.fold_numbers + 1
-    results = [verify_folds(rows, same, numbers, tested=tested)]
+    results = [verify_folds(rows, same, numbers, strategy=threshold_by, tested=tested)]
     if view1 is not None:
         n = len(view1.run.split.train.pairs)
         elsewhere = view1.distances[stage][n:], view1.run.same[n:]
-        results.insert(0, verify_folds(rows, same, numbers, view1=elsewhere, tested=tested))
+        paper = verify_folds(rows, same, numbers, view1=elsewhere, strategy=threshold_by, tested=tested)
+        results.insert(0, paper)
     return {result.threshold_source: result for result in results}
 
 

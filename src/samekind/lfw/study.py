@@ -21,7 +21,7 @@ from samekind.lfw.faces import Faces, extracted, ordered_families
 from samekind.lfw.learning import Learner
 from samekind.lfw.measuring import distances_of_pairs, mean_picture
 from samekind.lfw.presets import Settings
-from samekind.lfw.runs import Learned, Results, Run, checked_folds, judged_by_folds, judged_on_view1
+from samekind.lfw.runs import Learned, Results, Run, ThresholdBy, checked_folds, judged_by_folds, judged_on_view1
 from samekind.lfw.stages import Stage, stages_of
 from samekind.lfw.watch import Unwatched, Watch
 from samekind.lfw.workplace import Workplace, digest
@@ -47,6 +47,7 @@ class Findings:
     view: int
     settings: Settings
     families: tuple[str, ...]
+    threshold_by: ThresholdBy
     runs: Sequence[Run]
     outcomes: Sequence[Outcome]
     seconds: Mapping[str, float]  # that this call took, by what was done
@@ -65,6 +66,7 @@ class Study:
     memory: str = "2GB"
     n_jobs: int | None = None
     watch: Watch = field(default_factory=Unwatched)
+    threshold_by: ThresholdBy = "logistic"  # how pairs choose a threshold; nothing that is learned or kept has it
 
     def __post_init__(self) -> None:
         self.families = ordered_families(self.families)
@@ -81,7 +83,9 @@ class Study:
     def view1(self) -> Findings:
         """Learned from View 1's training people, judged on its test pairs."""
         (learned,) = self.learned([Run.of_view1(read_view1(self.protocol))])
-        return self._findings(1, [learned], {stage: judged_on_view1(learned, stage) for stage in self.stages})
+        return self._findings(
+            1, [learned], {stage: judged_on_view1(learned, stage, self.threshold_by) for stage in self.stages}
+        )
 
     def view2(self, folds: Sequence[int] | None = None, *, with_view1: bool = True) -> Findings:
         """Each fold (from 1; None: all) judged by what the others teach, at thresholds from View 1 and from them.
@@ -95,9 +99,8 @@ class Study:
         learned = self.learned([*first, *runs])
         view1, others = learned[0] if with_view1 else None, learned[len(first) :]
         by_fold = dict(zip(tested, others, strict=True))
-        return self._findings(
-            2, others, {stage: judged_by_folds(view1, by_fold, view2, stage) for stage in self.stages}
-        )
+        judged = {stage: judged_by_folds(view1, by_fold, view2, stage, self.threshold_by) for stage in self.stages}
+        return self._findings(2, others, judged)
 
     def mean_face(self) -> Array:
         """Of the pictures as the descriptors see them."""
@@ -204,7 +207,8 @@ class Study:
     def _findings(self, view: int, learned: Sequence[Learned], results: Mapping[Stage, Results]) -> Findings:
         outcomes = [Outcome(stage, [each.facts[stage] for each in learned], results[stage]) for stage in results]
         runs = [each.run for each in learned]
-        return Findings(view, self.settings, tuple(self.families), runs, outcomes, dict(self.seconds))
+        families = tuple(self.families)
+        return Findings(view, self.settings, families, self.threshold_by, runs, outcomes, dict(self.seconds))
 
     def _say_done(self, run: Run, done: int, total: int, spent: float) -> None:
         left = f", about {spent / done * (total - done) / 60:.0f} min left" if done < total else ""

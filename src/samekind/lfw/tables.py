@@ -59,6 +59,7 @@ def as_json(findings: Findings) -> dict[str, Any]:
     return {
         "view": findings.view,
         "settings": findings.settings.to_json(),
+        "threshold_by": findings.threshold_by,
         "splits": [run.title for run in findings.runs],
         "stages": [_stage_json(outcome) for outcome in findings.outcomes],
         "seconds": {what: round(seconds, 1) for what, seconds in findings.seconds.items()},
