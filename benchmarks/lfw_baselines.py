@@ -318,10 +318,12 @@ def compare(
     size: Size,
     learners: Sequence[str],
     limit: float,
-    kept: Kept,
+    keep: Path | None,
     elsewhere: Sequence[Mapping[str, Any]],
-) -> None:
-    """The methods on one split; what is kept of it is not done again. `elsewhere` are View 1's records, if any."""
+) -> list[dict[str, Any]]:
+    """Records of the methods on one split; what is kept is not done again. `elsewhere` are View 1's records, if any."""
+    made_with = json.loads((split.folder / MADE_WITH).read_text())
+    kept = Kept(keep, {"made with": made_with, "limit": limit, "thresholds from view 1": bool(elsewhere)})
     pending = {
         families: [
             learner
@@ -330,21 +332,34 @@ def compare(
         ]
         for families in compared(split, size)
     }
-    if not any(pending.values()):
-        return
-    described = split.described(store, files, alone=bool(elsewhere))
-    for families, missing in pending.items():
-        others = Others(described.features[families], described.labels, size, limit)
-        n_images, n_features = others.features.train.shape
-        about = f"{split.run.title}, {' + '.join(families)}: {n_images:,} training images"
-        print(f"{about} of {described.labels.max() + 1:,} people, {n_features:,} features", flush=True)
-        facts = {"split": split.run.name, "families": list(families)}
-        ours, known = Features(np.empty(0, np.float32), *described.ours[families]), thresholds_of(elsewhere, families)
-        show(kept.add(**facts, method=OURS, figures=_figures(split, described, ours, known.get(OURS))))
-        for learner in missing:
-            for record in judged(split, described, others, learner, known):
-                show(kept.add(**facts, **record))
-            kept.add(**facts, done=learner)
+    if any(pending.values()):
+        described = split.described(store, files, alone=bool(elsewhere))
+        for families, missing in pending.items():
+            others = Others(described.features[families], described.labels, size, limit)
+            _compare(split, described, families, others, missing, kept, thresholds_of(elsewhere, families))
+    return [record for record in kept.records if "method" in record]
+
+
+def _compare(
+    split: Split,
+    described: Described,
+    families: tuple[str, ...],
+    others: Others,
+    learners: Sequence[str],
+    kept: Kept,
+    known: Thresholds,
+) -> None:
+    """Ours and these learners on the features of some families; shown and kept."""
+    n_images, n_features = others.features.train.shape
+    about = f"{split.run.title}, {' + '.join(families)}: {n_images:,} training images"
+    print(f"{about} of {described.labels.max() + 1:,} people, {n_features:,} features", flush=True)
+    facts = {"split": split.run.name, "families": list(families)}
+    ours = Features(np.empty(0, np.float32), *described.ours[families])
+    show(kept.add(**facts, method=OURS, figures=_figures(split, described, ours, known.get(OURS))))
+    for learner in learners:
+        for record in judged(split, described, others, learner, known):
+            show(kept.add(**facts, **record))
+        kept.add(**facts, done=learner)
 
 
 def show(record: Mapping[str, Any]) -> None:
@@ -394,23 +409,6 @@ def _mean(by_split: Mapping[str, float], of: Collection[str] | None = None) -> f
     return float(np.mean([by_split[split] for split in (by_split if of is None else of)]))
 
 
-def _compared(
-    split: Split,
-    store: DiskStore,
-    files: Sequence[ImageFile],
-    size: Size,
-    learners: Sequence[str],
-    limit: float,
-    keep: Path | None,
-    elsewhere: Sequence[Mapping[str, Any]],
-) -> list[dict[str, Any]]:
-    """All records of a split."""
-    made_with = json.loads((split.folder / MADE_WITH).read_text())
-    kept = Kept(keep, {"made with": made_with, "limit": limit, "thresholds from view 1": bool(elsewhere)})
-    compare(split, store, files, size, learners, limit, kept, elsewhere)
-    return [record for record in kept.records if "method" in record]
-
-
 def run(
     splits: Sequence[Split],
     store: Path,
@@ -425,9 +423,9 @@ def run(
     elsewhere: list[dict[str, Any]] = []
     if len(splits) > 1 and splits[0].run.name == VIEW1:
         first, *splits = splits
-        elsewhere = _compared(first, opened, files, size, learners, limit, keep, [])
+        elsewhere = compare(first, opened, files, size, learners, limit, keep, [])
     for split in splits:
-        every.records += _compared(split, opened, files, size, learners, limit, keep, elsewhere)
+        every.records += compare(split, opened, files, size, learners, limit, keep, elsewhere)
     for families in compared(splits[0], size):
         numbers = summary(every, families, len(splits), splits[0].settings.normalise)
         together = families == splits[0].families
