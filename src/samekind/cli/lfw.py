@@ -130,7 +130,7 @@ def lfw(
     """Repeat the paper's experiment on Labeled Faces in the Wild, or on pictures with a protocol like its.
 
     For each split: step 1 chooses regions of each family of descriptors, step 2 learns a short code on them, for each
-    family and for all together; pairs of pictures of other people are judged by flip-free distances. Prints the
+    family and for all together; pairs of pictures of other people are judged by their distances. Prints the
     paper's Tables 1 and 2 with the rows found here, and leaves models, figures and report.html in the --work folder.
 
     Everything can be interrupted, also killed: the same command goes on, and does not repeat what is finished. View 2

@@ -4,7 +4,7 @@ made-with.json            settings, descriptors, training images and pairs; othe
 STAGE.checkpoint/         of a stage that is running
 STAGE.json                figures of a stage: rank, chosen regions, seconds
 STAGE.safetensors         its metric, written last: the stage is finished
-STAGE.distances.npy       flip-free distances of the protocol's pairs
+STAGE.distances.npy       distances of the protocol's pairs
 """
 
 from __future__ import annotations
