@@ -405,7 +405,7 @@ def test_any_safetensors_reader_can_open_the_file(saved, metric):
     with safe_open(saved, framework="np") as file:
         np.testing.assert_array_equal(file.get_tensor("components"), metric.components)
         notes = json.loads(file.metadata()["samekind"])
-    assert (notes["format"], notes["format_version"]) == ("samekind.metric", 3)
+    assert (notes["format"], notes["format_version"]) == ("samekind.metric", 4)
     assert notes["attributes"] == metric.attributes
 
 
@@ -501,7 +501,7 @@ def test_checksum_covers_all_other_bytes_of_the_file(saved, metric):
 @pytest.mark.parametrize(
     ("notes", "message"),
     [
-        ({"format_version": 4}, "format version 4, .* reads up to 3. Upgrade samekind"),
+        ({"format_version": 5}, "format version 5, .* reads up to 4. Upgrade samekind"),
         ({"format_version": 0}, "format version reads 0"),
         ({"format_version": "1"}, "format version reads '1'"),
         ({"format": "samekind.gallery"}, "holds 'samekind.gallery', not 'samekind.metric'"),

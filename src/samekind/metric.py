@@ -1,7 +1,7 @@
 """`Metric`: all that crosses from training to use.
 
 Distances are squared throughout: ``d(u, v) = ||L (u - v)||^2`` on the selected columns, ``L`` the components. Where
-codes are normalised by their lengths, it is the squared Euclidean distance of the normalised codes.
+codes, or groups, are normalised by their lengths, it is the squared Euclidean distance of the codes that come out.
 A metric that was learned from pictures also knows which regions of them it reads, and encodes pictures itself.
 """
 
@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from samekind.files import write_whole
+from samekind.groupcodes import GroupCodes
 from samekind.kernels.lengths import NORMALISATIONS, Normalise, normalised
 from samekind.metricfields import (
     Floats,
@@ -46,7 +47,7 @@ class Metric:
 
     Parameters
     ----------
-    components : (n_components, n_columns) array
+    components : (n_components, n_columns) array, or (n_components, n_codes) where there are `group_codes`
         The linear map; float32 and float64 are kept, float16 becomes float32, all else float64.
     columns : (n_columns,) array of int
         The features that the metric reads, strictly increasing.
@@ -69,6 +70,9 @@ class Metric:
         What becomes of a code c: c, c / sqrt(||c||) or c / ||c||; one of length zero stays zero. With "unit" the
         squared distance is 2 - 2 cos of the angle between two codes. Lengths and angles depend on where codes are
         measured from, so "root" and "unit" need a mean: that of the training samples, or zeros if the origin is meant.
+    group_codes : GroupCodes or None
+        What the components are over, where it is not the selected columns themselves but features of each group,
+        divided by their length; these need a mean too.
     """
 
     components: Floats
@@ -81,12 +85,13 @@ class Metric:
     mean: Floats | None = None
     extractor: Mapping[str, Any] | None = None
     normalise: Normalise = "none"
+    group_codes: GroupCodes | None = None
 
     def __post_init__(self) -> None:
         n_features = checked_n_features(self.n_features)
         columns = checked_columns(self.columns, n_features)
         checked = {
-            "components": checked_components(self.components, len(columns)),
+            "components": checked_components(self.components, _width(self.group_codes, len(columns))),
             "columns": columns,
             "n_features": n_features,
             "threshold": checked_threshold(self.threshold),
@@ -109,10 +114,28 @@ class Metric:
     @property
     def n_columns(self) -> int:
         """How many of the features the metric reads."""
-        return int(self.components.shape[1])
+        return len(self.columns)
+
+    @property
+    def normalise_groups(self) -> Normalise:
+        """How groups are normalised before they are joined."""
+        return "none" if self.group_codes is None else self.group_codes.normalise
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether a distance depends on the difference of two vectors alone."""
+        return self.normalise == "none" and self.group_codes is None
 
     def full_components(self) -> Floats:
-        """The components over all features, zero where none is read: (n_components, n_features)."""
+        """The components over all features, zero where none is read: (n_components, n_features).
+
+        There are none where groups are normalised.
+        """
+        if self.group_codes is not None:
+            raise ValueError(
+                f"A metric with normalise_groups={self.normalise_groups!r} has no components over the features "
+                "themselves: use transform."
+            )
         full = np.zeros((self.n_components, self.n_features), dtype=self.components.dtype)
         full[:, self.columns] = self.components
         return full
@@ -120,8 +143,13 @@ class Metric:
     def get_mahalanobis_matrix(self) -> Floats:
         """The matrix A of ``d(u, v) = (u - v)^T A (u - v)``: (n_features, n_features).
 
-        There is none where codes are normalised.
+        There is none where codes or groups are normalised.
         """
+        if self.group_codes is not None:
+            raise ValueError(
+                f"A metric with normalise_groups={self.normalise_groups!r} has no Mahalanobis matrix: its "
+                "distances depend on more than differences. Use pair_distance."
+            )
         if self.normalise != "none":
             raise ValueError(
                 f"A metric with normalise={self.normalise!r} has no Mahalanobis matrix: its distances depend on more "
@@ -134,8 +162,9 @@ class Metric:
     def transform(self, X: ArrayLike) -> Floats:
         """Map rows of all features, or of the selected columns alone, to codes (n, n_components).
 
-        Euclidean distances between codes are the metric's: ``(X - mean) @ components.T``, then normalised. float32
-        stays float32 (float16 becomes it); everything else is computed in float64.
+        Euclidean distances between codes are the metric's: ``(X - mean) @ components.T``, then normalised; with
+        `group_codes` the components are applied to what these make of ``X - mean``. float32 stays float32 (float16
+        becomes it); everything else is computed in float64.
         """
         rows = finite_floats(X, "X")
         if rows.ndim != 2:
@@ -202,11 +231,8 @@ class Metric:
             raise ValueError(f"pairs must have shape (n_pairs, 2, n_features), but has {both.shape}.")
         both = self._select(both, "pairs")
         first, second = both[:, 0], both[:, 1]
-        if self.normalise == "none":
-            # Subtracting before projecting keeps the digits of close pairs.
-            between = self._project(first - second)
-        else:
-            between = self._codes(first) - self._codes(second)
+        # Subtracting before projecting keeps the digits of close pairs.
+        between = self._project(first - second) if self.is_linear else self._codes(first) - self._codes(second)
         distances: Floats = np.einsum("ij,ij->i", between, between)
         return distances
 
@@ -253,6 +279,8 @@ class Metric:
         arrays = {"components": self.components, "columns": self.columns}
         if self.mean is not None:
             arrays["mean"] = self.mean
+        if self.group_codes is not None:
+            arrays |= self.group_codes.arrays
         write_whole(path, to_bytes(arrays, _notes(self)))
 
     @classmethod
@@ -260,7 +288,8 @@ class Metric:
         """Read what `save` wrote; `ModelFileError` if any byte of it is not as written."""
         arrays, notes = read_model(path)
         try:
-            return cls(**{**arrays, **notes})
+            group_codes = _group_codes(arrays, notes)
+            return cls(**{**arrays, **notes, "group_codes": group_codes})
         except (ValueError, TypeError) as error:
             raise ModelFileError(
                 f"{os.fspath(path)}: the file does not hold a valid metric: {error} {ADVICE}"
@@ -274,6 +303,7 @@ class Metric:
             and np.array_equal(self.components, other.components)
             and np.array_equal(self.columns, other.columns)
             and _equal_or_absent(self.mean, other.mean)
+            and self.group_codes == other.group_codes
             and _notes(self) == _notes(other)
         )
 
@@ -284,10 +314,12 @@ class Metric:
         # A mapping proxy cannot be pickled, and unpickled arrays would be writable: build anew.
         extractor = None if self.extractor is None else dict(self.extractor)
         notes = (self.threshold, self.groups, self.feature_names, dict(self.attributes), self.mean, extractor)
-        return type(self), (self.components, self.columns, self.n_features, *notes, self.normalise)
+        return type(self), (self.components, self.columns, self.n_features, *notes, self.normalise, self.group_codes)
 
     def __repr__(self) -> str:
         normalise = "" if self.normalise == "none" else f", normalise={self.normalise!r}"
+        if self.group_codes is not None:
+            normalise += f", normalise_groups={self.normalise_groups!r}"
         return (
             f"Metric(n_components={self.n_components}, n_columns={self.n_columns}, "
             f"n_features={self.n_features}, n_groups={len(self.groups)}, threshold={self.threshold}{normalise})"
@@ -311,15 +343,39 @@ class Metric:
         return normalised(self._project(selected), self.normalise)
 
     def _project(self, selected: Floats) -> Floats:
-        codes: Floats = selected @ self.components.T.astype(selected.dtype, copy=False)
+        read = selected if self.group_codes is None else self.group_codes(selected)
+        codes: Floats = read @ self.components.T.astype(selected.dtype, copy=False)
         return codes
 
 
+def _width(group_codes: object, n_columns: int) -> int:
+    """What components are over."""
+    if group_codes is None:
+        return n_columns
+    if not isinstance(group_codes, GroupCodes):
+        raise ValueError(f"group_codes must be None or GroupCodes, but is {type(group_codes).__name__}.")
+    if len(group_codes.columns) != n_columns:
+        raise ValueError(f"group_codes read {len(group_codes.columns)} columns, but the metric has {n_columns}.")
+    return group_codes.n_codes
+
+
+def _group_codes(arrays: dict[str, NDArray[Any]], notes: dict[str, Any]) -> GroupCodes | None:
+    """What a model file has of them, taken out of its arrays and notes."""
+    values, rows, columns = (arrays.pop(f"group_{name}", None) for name in ("values", "rows", "columns"))
+    normalise = notes.pop("normalise_groups", None)
+    if normalise is None:
+        return None
+    if values is None or rows is None or columns is None:
+        raise ValueError("its groups are normalised, but what they are is missing.")
+    return GroupCodes(values, rows, columns, normalise)
+
+
 def _check_centre(metric: Metric) -> None:
-    if metric.normalise != "none" and metric.mean is None:
+    if metric.mean is None and not metric.is_linear:
+        option, lengths = ("normalise", "codes") if metric.group_codes is None else ("normalise_groups", "groups")
         raise ValueError(
-            f"normalise={metric.normalise!r} measures codes from the mean of the training samples, but this metric "
-            "has none. Give mean=X_train[:, columns].mean(axis=0), or mean=np.zeros(len(columns)) to measure from the "
+            f"{option}={getattr(metric, option)!r} measures {lengths} from the mean of the training samples, but this "
+            "metric has none. Give mean=X_train[:, columns].mean(axis=0), or mean=np.zeros(len(columns)) to measure from the "
             "origin."
         )
 
@@ -339,4 +395,5 @@ def _notes(metric: Metric) -> dict[str, Any]:
         "attributes": dict(metric.attributes),
         "extractor": None if metric.extractor is None else dict(metric.extractor),
         "normalise": metric.normalise,
+        "normalise_groups": None if metric.group_codes is None else metric.normalise_groups,
     }

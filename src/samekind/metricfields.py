@@ -38,7 +38,7 @@ def _real_array(values: ArrayLike, name: str) -> NDArray[Any]:
     return array
 
 
-def _read_only(array: NDArray[Any], dtype: type[np.generic]) -> NDArray[Any]:
+def read_only(array: NDArray[Any], dtype: type[np.generic]) -> NDArray[Any]:
     """A copy of our own that nobody can write to."""
     own = np.array(array, dtype=dtype, order="C", copy=True)
     own.setflags(write=False)
@@ -52,14 +52,14 @@ def checked_components(components: ArrayLike, n_columns: int) -> Floats:
             f"components must have shape (n_components, {n_columns}), one column for each of columns, "
             f"but has {floats.shape}."
         )
-    return _read_only(floats, floats.dtype.type)
+    return read_only(floats, floats.dtype.type)
 
 
 def checked_columns(columns: ArrayLike, n_features: int) -> NDArray[np.int64]:
     array = _real_array(columns, "columns")
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise ValueError(f"columns must be integers in one dimension, but are {array.dtype} of shape {array.shape}.")
-    own = _read_only(array, np.int64)
+    own = read_only(array, np.int64)
     if (np.diff(own) <= 0).any():
         raise ValueError("columns must be strictly increasing: sorted, and each feature once.")
     if own.size and (own[0] < 0 or own[-1] >= n_features):
@@ -112,7 +112,7 @@ def checked_mean(mean: ArrayLike, n_columns: int) -> Floats:
     floats = finite_floats(mean, "mean")
     if floats.shape != (n_columns,):
         raise ValueError(f"mean must have shape ({n_columns},), one number for each of columns, not {floats.shape}.")
-    return _read_only(floats, floats.dtype.type)
+    return read_only(floats, floats.dtype.type)
 
 
 def checked_choice(name: str, choice: object, choices: Sequence[str]) -> str:

@@ -20,14 +20,14 @@ from numpy.typing import NDArray
 ADVICE = "Give a file that Metric.save wrote, or copy this one again from where it came."
 
 _FORMAT = "samekind.metric"
-_FORMAT_VERSION = 3  # version 1 had no mean and no extractor, version 2 no normalisation
+_FORMAT_VERSION = 4  # version 1 had no mean and no extractor, 2 no normalisation, 3 no normalised groups
 _NOTES = "samekind"
 _CHECKSUM = "sha256"
 _LONGEST_HEADER = 100_000_000  # safetensors reads no longer one
 _ARRAYS = ("components", "columns")
 _NOTED = ("n_features", "threshold", "groups", "feature_names", "attributes")
-_OPTIONAL_ARRAYS = ("mean",)
-_OPTIONAL_NOTES = ("extractor", "normalise")
+_OPTIONAL_ARRAYS = ("mean", "group_values", "group_rows", "group_columns")
+_OPTIONAL_NOTES = ("extractor", "normalise", "normalise_groups")
 
 
 class ModelFileError(ValueError):

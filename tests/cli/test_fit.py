@@ -92,6 +92,16 @@ def test_no_whitening(store, tmp_path):
     assert Metric.load(tmp_path / "m").mean is None
 
 
+def test_normalised_groups(store, tmp_path):
+    result = run("fit", store, tmp_path / "m", *FEW, "--normalise-groups", "unit", "--json")
+    assert result.exit_code == 0, result.stderr
+    metric, data = Metric.load(tmp_path / "m"), DiskStore.open(store)
+    assert json.loads(result.stdout)["normalise_groups"] == metric.normalise_groups == "unit"
+    learner = EnsembleMetric(max_groups=3, n_components=6, random_state=0, normalise_groups="unit")
+    assert metric == learner.fit(data, data.labels).metric_
+    assert re.search(r"^Groups normalised +unit$", run("info", tmp_path / "m").stdout, re.MULTILINE)
+
+
 @pytest.mark.parametrize("more", [(), ("--whiten", 0), ("--hold-out", 0.3)])
 def test_normalised_codes(store, tmp_path, more):
     result = run("fit", store, tmp_path / "m", *FEW, "--normalise", "unit", "--json", *more)
@@ -262,6 +272,8 @@ class TestLongFits:
         [
             ((), "normalise", "none"),
             (("--normalise", "root"), "normalise", "root"),
+            ((), "normalise_groups", "none"),
+            (("--normalise-groups", "unit"), "normalise_groups", "unit"),
             ((), "search", "auto"),
             (("--search", "exact"), "search", "exact"),
             (("--search", "fast"), "search", "fast"),

@@ -126,3 +126,67 @@ def test_a_metric_of_nothing_finds_all_alike(normalise, whiten):
         ours = SparseBlockMetric(2, normalise=normalise, whiten=whiten).fit(np.ones_like(X), Y)
     assert not ours.transform(X).any()
     assert not ours.pair_distance(PAIRS).any()
+
+
+# Groups, between the two steps
+
+
+def literal_features(ours, data, normalise):
+    """U_k^T x_k of each group, and z_k by the root mean square of its numbers, as step 2 is to see them."""
+    power = {"root": 0.5, "unit": 1}[normalise]
+    parts = []
+    for block, names in ours:
+        z = (data[:, names] - data[:, names].mean(axis=0)) @ block
+        parts.append(z / np.sqrt((z**2).mean(axis=1, keepdims=True)) ** power)
+    return np.hstack(parts)
+
+
+@normalising
+@both_losses
+def test_step_2_learns_from_groups_divided_by_their_lengths(loss, normalise):
+    ours = EnsembleMetric(3, max_groups=2, n_components=3, random_state=0, loss=loss, normalise_groups=normalise)
+    ours.fit(X, Y)
+    blocks = []
+    for k in ours.selected_groups_:
+        columns = np.arange(3 * k, 3 * k + 3)
+        rows = ours.step1_metric_.full_components()[:, columns]
+        rows = rows[np.abs(rows).any(axis=1)]
+        blocks.append((rows.T / np.linalg.norm(rows, axis=1), columns))
+    Z = literal_features(blocks, X, normalise)
+    second = JointMetric(3, loss=loss, random_state=0, ridge=ours.ridge_[1]).fit(Z, Y)
+    assert ours.objective_ == pytest.approx(second.objective_, rel=1e-4)
+    codes = ours.transform(X)
+    np.testing.assert_allclose(squared(codes), squared(Z @ second.components_.T), rtol=0.02, atol=1e-3)
+    np.testing.assert_allclose(ours.pair_distance(PAIRS), squared(codes), rtol=1e-9)
+
+
+def test_plain_groups_are_the_default_and_change_nothing():
+    plain = LEARNERS["ensemble"].fit(X, Y)
+    named = clone(plain).set_params(normalise_groups="none").fit(X, Y)
+    assert named.metric_ == plain.metric_
+    assert plain.metric_.group_codes is None
+
+
+@normalising
+@pytest.mark.parametrize("whiten", [None, 45])
+def test_a_store_and_an_array_give_the_same_groups(store, normalise, whiten):
+    options = {"max_groups": 2, "n_components": 2, "random_state": 0, "whiten": whiten, "normalise_groups": normalise}
+    ours = EnsembleMetric(**options).fit(store, store.labels)
+    everything = store.panel(range(4), np.arange(len(store)))
+    other = EnsembleMetric(3, families=[0, 0, 1, 1], **options).fit(everything, store.labels)
+    np.testing.assert_allclose(ours.transform(store), other.transform(everything), rtol=1e-2, atol=1e-3)
+    np.testing.assert_allclose(ours.transform(store), ours.transform(everything), rtol=1e-4, atol=1e-5)
+
+
+def test_there_are_no_components_over_the_features():
+    ours = clone(LEARNERS["ensemble"]).set_params(normalise_groups="unit").fit(X, Y)
+    assert not hasattr(ours, "components_")
+    with pytest.raises(AttributeError, match="with normalise_groups='unit' codes are not linear"):
+        ours.components_  # noqa: B018
+    with pytest.raises(ValueError, match="no Mahalanobis matrix"):
+        ours.get_mahalanobis_matrix()
+
+
+def test_an_unknown_way_to_take_groups_is_refused():
+    with pytest.raises(ValueError, match="normalise_groups"):
+        clone(LEARNERS["ensemble"]).set_params(normalise_groups="cube").fit(X, Y)

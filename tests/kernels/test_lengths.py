@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from samekind.kernels.lengths import NORMALISATIONS, normalised
+from samekind.kernels.lengths import NORMALISATIONS, normalised, normalised_blocks
 
 numbers = st.floats(-1e6, 1e6).map(lambda x: 0.0 if abs(x) < 1e-6 else x)
 some_codes = hnp.arrays(np.float64, st.tuples(st.integers(0, 4), st.integers(1, 5)), elements=numbers)
@@ -66,3 +66,33 @@ def test_shape_and_precision_stay(normalise, dtype, shape):
     found = normalised(np.ones(shape, dtype), normalise)
     assert found.shape == shape
     assert found.dtype == dtype
+
+
+STARTS = np.array([0, 2, 3])
+blocks = hnp.arrays(np.float64, st.tuples(st.integers(0, 4), st.just(7)), elements=numbers)
+
+
+@pytest.mark.parametrize("normalise", NORMALISATIONS)
+@given(codes=blocks)
+def test_each_block_is_divided_by_its_own_root_mean_square(normalise, codes):
+    """That of a block of d numbers is its length over sqrt(d)."""
+    sizes = {"none": 0, "root": 0.25, "unit": 0.5}
+    expected = codes.copy()
+    for row in expected:
+        for start, stop in ((0, 2), (2, 3), (3, 7)):
+            row[start:stop] = literal(row[start:stop], normalise) * (stop - start) ** sizes[normalise]
+    np.testing.assert_allclose(normalised_blocks(codes, STARTS, normalise), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("normalise", ["root", "unit"])
+@pytest.mark.parametrize("scale", [1e-30, 1e30])
+def test_squares_in_blocks_neither_overflow_nor_vanish(normalise, scale):
+    codes = np.array([[3.0, 4.0, 0.0, 1.0, 1.0, 1.0, 1.0]], np.float32)
+    power = {"root": 0.5, "unit": 0}[normalise]
+    made = normalised_blocks(codes * np.float32(scale), STARTS, normalise)
+    np.testing.assert_allclose(made, normalised_blocks(codes, STARTS, normalise) * scale**power, rtol=1e-5)
+    assert made.dtype == np.float32
+
+
+def test_no_blocks_are_nothing_to_divide():
+    assert normalised_blocks(np.empty((3, 0)), np.empty(0, np.intp), "unit").shape == (3, 0)

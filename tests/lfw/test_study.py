@@ -121,13 +121,30 @@ def test_the_papers_flip_free_distances_may_be_asked_for(lfw, tmp_path):
         np.testing.assert_array_equal(metric.components, learned.components)  # it matters for comparing only
 
 
-def test_step_2_works_in_orthogonal_coordinates(lfw):
-    """Its codes are linear in step 1's, whose coordinates it takes at unit variance: U_dagger^T x."""
-    first = Metric.load(lfw.work / "fold-01" / "step1-cov.safetensors").with_normalise("none")
-    second = Metric.load(lfw.work / "fold-01" / "step2-cov.safetensors").with_normalise("none")
+def test_step_2_works_in_orthogonal_coordinates(lfw, tmp_path):
+    """As in the paper its codes are linear in step 1's, whose coordinates it takes at unit variance: U_dagger^T x."""
+    settings = replace(small.SETTINGS, normalise_groups="none", weigh=0.0)
+    replace(lfw.study, settings=settings, work=tmp_path, store=lfw.store, families=["cov"]).view1()
+    first = Metric.load(tmp_path / "view1" / "step1-cov.safetensors").with_normalise("none")
+    second = Metric.load(tmp_path / "view1" / "step2-cov.safetensors").with_normalise("none")
     np.testing.assert_array_equal(first.columns, second.columns)
     L, *_ = np.linalg.lstsq(first.components.T.astype(float), second.components.T.astype(float), rcond=None)
     np.testing.assert_allclose(first.components.T @ L, second.components.T, atol=1e-3 * np.abs(second.components).max())
+
+
+def test_step_2_reads_each_region_by_what_step_1_made_of_it_and_by_its_length(lfw):
+    """A region whose descriptor is twice as far from the mean counts for as much as before."""
+    first = Metric.load(lfw.work / "fold-01" / "step1-cov.safetensors").with_normalise("none")
+    second = Metric.load(lfw.work / "fold-01" / "step2-cov.safetensors")
+    assert second.group_codes.normalise == "unit"
+    assert second.components.shape[1] == first.n_components
+    codes = second.group_codes(np.eye(first.n_columns, dtype=np.float32))
+    mixed = first.transform(first.mean + np.eye(first.n_columns, dtype=np.float32))
+    np.testing.assert_array_equal(codes != 0, mixed != 0)
+    x = first.mean + np.random.default_rng(0).standard_normal((1, first.n_columns)).astype(np.float32)
+    farther = x.copy()
+    farther[:, :45] += x[:, :45] - first.mean[:45]
+    np.testing.assert_allclose(second.transform(farther), second.transform(x), rtol=1e-3, atol=1e-4)
 
 
 def test_a_run_again_repeats_nothing(lfw):

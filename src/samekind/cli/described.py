@@ -1,4 +1,4 @@
-"""What there is to say about a store: once as JSON, once for people."""
+"""What there is to say about a store, and about a model: once as JSON, once for people."""
 
 from __future__ import annotations
 
@@ -60,6 +60,12 @@ def store_facts(store: Mapping[str, Any]) -> list[tuple[str, object]]:
         problem = f"no: {store['missing']:,} of {store['planned']:,} are missing; run the same `samekind extract` again"
         facts.append(("Complete", problem))
     return [*facts, *front_end_facts(store), ("Size on disk", amount(store["bytes"]))]
+
+
+def normalisation_facts(model: Mapping[str, Any]) -> list[tuple[str, object]]:
+    """Of codes, and of groups where these are normalised."""
+    groups = [("Groups normalised", model["normalise_groups"])] if model["normalise_groups"] != "none" else []
+    return [("Normalisation", model["normalise"]), *groups]
 
 
 def front_end_facts(made: Mapping[str, Any]) -> list[tuple[str, object]]:

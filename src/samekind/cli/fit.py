@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from rich.console import Console
 
+from samekind.cli.described import normalisation_facts
 from samekind.cli.options import JobsOption, JsonOption, QuietOption, parse_anchors, parse_ridge
 from samekind.cli.output import (
     SECONDS_PER_LINE,
@@ -79,6 +80,14 @@ def fit(
             "are those of the cosine). Without --hold-out the threshold is then chosen on the pictures learned from.",
         ),
     ] = "none",
+    normalise_groups: Annotated[
+        Literal["none", "root", "unit"],
+        typer.Option(
+            "--normalise-groups",
+            help="Divide what is read of each region by (the square root of) its length before regions are joined, so "
+            "that none counts for too much where something covers it.",
+        ),
+    ] = "none",
     hold_out: Annotated[
         float | None,
         typer.Option("--hold-out", help="Share of the labels kept out, to choose the threshold on: 0.2, for example."),
@@ -138,6 +147,7 @@ def fit(
         "ridge": parse_ridge(ridge),
         "whiten": "auto" if whiten is None else whiten or None,
         "normalise": normalise,
+        "normalise_groups": normalise_groups,
         "search": search,
         "anchors": parse_anchors(anchors),
         "checkpoint": checkpoint,
@@ -175,6 +185,7 @@ def fit(
         "groups": _per_family(features, learner.selected_groups_),
         "n_components": metric.n_components,
         "normalise": metric.normalise,
+        "normalise_groups": metric.normalise_groups,
         "threshold": metric.threshold,
         "images": len(train),
         "labels": len(set(features.labels[train])),
@@ -275,7 +286,7 @@ def _say_result(result: dict[str, Any]) -> None:
             ("Learned from", f"{plural(result['images'], 'image')} of {plural(result['labels'], 'label')}"),
             *((f"Family {name}", f"{plural(n, 'region')} chosen") for name, n in result["groups"].items()),
             ("Code length", result["n_components"]),
-            ("Normalisation", result["normalise"]),
+            *normalisation_facts(result),
             ("Threshold", f"{result['threshold']:.6g} (squared distance{', chosen on the pairs below' * bool(held)})"),
             *([] if held is None else _held_facts(held)),
             ("Time", duration(result["seconds"])),

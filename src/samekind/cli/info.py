@@ -5,7 +5,14 @@ from typing import Annotated, Any
 
 import typer
 
-from samekind.cli.described import describe_front_end, describe_store, front_end_facts, say_store_lists, store_facts
+from samekind.cli.described import (
+    describe_front_end,
+    describe_store,
+    front_end_facts,
+    normalisation_facts,
+    say_store_lists,
+    store_facts,
+)
 from samekind.cli.options import JsonOption
 from samekind.cli.output import MOST_SHOWN, amount, say_facts, say_json, say_list, waiting
 
@@ -60,6 +67,7 @@ def _model(path: Path) -> dict[str, Any]:
         "n_columns": metric.n_columns,
         "n_features": metric.n_features,
         "normalise": metric.normalise,
+        "normalise_groups": metric.normalise_groups,
         "threshold": metric.threshold,
         "groups": list(metric.groups),
         "families": [_family(family) for family in made.get("families", ())],
@@ -86,7 +94,7 @@ def _say_model(result: dict[str, Any]) -> None:
         [
             ("Model", result["path"]),
             ("Code length", result["n_components"]),
-            ("Normalisation", result["normalise"]),
+            *normalisation_facts(result),
             ("Threshold", threshold),
             ("Reads", reads if result["families"] else f"{reads}; it cannot read pictures"),
             *front_end_facts(result),

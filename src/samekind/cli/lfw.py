@@ -93,6 +93,18 @@ def lfw(
     mirrored: Annotated[
         bool | None, typer.Option("--mirrored/--no-mirrored", help="Step 2 learns from mirror images as well.")
     ] = None,
+    normalise_groups: Annotated[
+        Literal["none", "root", "unit"] | None,
+        typer.Option(
+            "--normalise-groups", help="Features of each region divided by (the root of) their length before step 2."
+        ),
+    ] = None,
+    weigh: Annotated[
+        float | None,
+        typer.Option(
+            "--weigh", min=0, help="Power of step 1's weights that features keep in step 2. 0: none. Default: 0.5."
+        ),
+    ] = None,
     principal: Annotated[
         int | None,
         typer.Option("--principal", min=0, help="Principal features that step 2 learns from; 0: all. Default: 600."),
@@ -156,6 +168,8 @@ def lfw(
         threshold=threshold,
         ridge=None if ridge is None else parse_ridge(ridge),
         mirrored=mirrored,
+        normalise_groups=normalise_groups,
+        weigh=weigh,
         joint_ridge=None if joint_ridge is None else parse_ridge(joint_ridge),
         anchors=None if anchors is None else parse_anchors(anchors),
         normalise=normalise,

@@ -35,8 +35,15 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     @property
     def components_(self) -> Array:
         """L^T over all features, (n_components, n_features): `transform(X)` is `X @ components_.T`, less the mean of
-        the training samples where they were whitened or codes are normalised, and then normalised."""
-        return self._fitted_metric().full_components()
+        the training samples where they were whitened or codes are normalised, and then normalised. There are none
+        where groups are normalised."""
+        metric = self._fitted_metric()
+        if metric.group_codes is not None:
+            raise AttributeError(
+                f"components_: with normalise_groups={metric.normalise_groups!r} codes are not linear in the "
+                "features. Use transform, or metric_.group_codes and metric_.components."
+            )
+        return metric.full_components()
 
     @property
     def threshold_(self) -> float | None:
@@ -77,7 +84,8 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         return self._fitted_metric().get_metric()
 
     def get_mahalanobis_matrix(self) -> Array:
-        """A (n_features, n_features), with `d(u, v) = (u - v)^T A (u - v)`; none where codes are normalised."""
+        """A (n_features, n_features), with `d(u, v) = (u - v)^T A (u - v)`; none where codes or groups
+        are normalised."""
         return self._fitted_metric().get_mahalanobis_matrix()
 
     def calibrate_threshold(

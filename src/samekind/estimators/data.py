@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from samekind.estimators.validation import check_count, families_from
+from samekind.groupcodes import GroupCodes
+from samekind.kernels.lengths import Normalise
 from samekind.kernels.spectral import Matrix
 from samekind.kernels.types import Array, IntArray
 from samekind.metric import Metric
@@ -110,6 +112,23 @@ class TrainingData:
         columns, order = self._columns(list(factors))
         stacked = [factor if self.whitening is None else self._map(k) @ factor for k, factor in factors.items()]
         return columns, np.concatenate(stacked)[order]
+
+    def columns_of(self, chosen: Sequence[int]) -> IntArray:
+        """The columns of X of the chosen groups, in rising order."""
+        return self._columns(chosen)[0]
+
+    def group_codes(self, bases: Mapping[int, Matrix], normalise: Normalise) -> GroupCodes:
+        """`U_k^T x_k` of chosen groups over the columns of X, these in rising order."""
+        columns = self.columns_of(list(bases))
+        number = np.empty(len(columns), dtype=np.intp)
+        values, rows = [], []
+        for at, (k, U) in enumerate(bases.items()):
+            own = self.groups.columns[k]
+            number[np.searchsorted(columns, own)] = at
+            block = U if self.whitening is None else self._map(k) @ U
+            values.append(block[np.argsort(own)].T.ravel())
+            rows.append(np.full(U.shape[1], at))
+        return GroupCodes(np.concatenate(values).astype(self.dtype), np.concatenate(rows), number, normalise)
 
     def whitening_mean(self, chosen: Sequence[int]) -> Array | None:
         """Of the columns of the chosen groups, in rising order, where there is whitening."""

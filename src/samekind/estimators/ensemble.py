@@ -19,6 +19,7 @@ from samekind.estimators.steps import (
     intermediate_features,
     joined,
     joint_metric,
+    metric_on_group_codes,
     orthonormal_basis,
     sparse_blocks,
 )
@@ -31,9 +32,10 @@ from samekind.estimators.validation import (
     ridge_from,
     search_from,
 )
-from samekind.kernels.lengths import Normalise
+from samekind.kernels.lengths import NORMALISATIONS, Normalise
 from samekind.kernels.spectral import Matrix
 from samekind.losses.pairwise import Balance
+from samekind.metric import Metric
 from samekind.relation import Relation
 from samekind.solvers.events import Event
 from samekind.solvers.joint import JointResult
@@ -59,6 +61,10 @@ class EnsembleMetric(MetricLearner):
     ridge : "auto" or float
         "auto" is min(1, D / 1600), D being max_groups x mean group size in step 1 and the rank after step 1 in step 2;
         a number is taken for both.
+    normalise_groups : "none", "root" or "unit"
+        What becomes of the intermediate features of each group before step 2: as they are, or divided by (the square
+        root of) their length, so that no group counts for too much where a sample is odd. The metric then keeps what
+        step 1 made of each group, and has no `components_` over the features.
     search, anchors : as in `SparseBlockMetric` and `JointMetric`
         How step 1 looks for groups, and how many samples step 2 goes over.
     checkpoint : path or None
@@ -121,6 +127,7 @@ class EnsembleMetric(MetricLearner):
         n_neighbors: int | None = None,
         whiten: int | Literal["auto"] | None = "auto",
         normalise: Normalise = "none",
+        normalise_groups: Normalise = "none",
         score_norm: Literal["frobenius", "spectral"] = "frobenius",
         search: Literal["auto", "fast", "exact"] = "auto",
         anchors: int | Literal["auto", "all", "grow"] = "auto",
@@ -147,6 +154,7 @@ class EnsembleMetric(MetricLearner):
         self.n_neighbors = n_neighbors
         self.whiten = whiten
         self.normalise = normalise
+        self.normalise_groups = normalise_groups
         self.score_norm = score_norm
         self.search = search
         self.anchors = anchors
@@ -167,6 +175,7 @@ class EnsembleMetric(MetricLearner):
         X, y, rows = self._checked_data(X, y, rows)
         settings = Settings.of(self)
         check_choice("score_norm", self.score_norm, ["frobenius", "spectral"])
+        check_choice("normalise_groups", self.normalise_groups, NORMALISATIONS)
         check_choice("solver", self.solver, ["auto", "convex", "factored"])
         check_callback(self.callback)
         search_from(self.search, 1)
@@ -193,7 +202,7 @@ class EnsembleMetric(MetricLearner):
                 bases = {k: orthonormal_basis(L) for k, L in factors.items()}
                 result, ridge = self._join(data.store, relation, bases, settings, listeners)
                 ridges.append(ridge)
-                self.metric_ = finished_metric(self, data, joined(bases, result.L), ridge=ridges)
+                self.metric_ = self._joined_metric(data, bases, result, ridge=ridges)
                 self.certificate_, self.converged_ = result.certificate, result.converged
                 self.objective_, self.objective_error_ = result.objective, result.objective_error
         self.selected_groups_ = np.array(list(factors), dtype=np.intp)
@@ -240,7 +249,7 @@ class EnsembleMetric(MetricLearner):
         listeners: Listeners,
     ) -> tuple[JointResult, float]:
         """Step 2, on the intermediate features of all families."""
-        Z = intermediate_features(store, bases, relation.order)
+        Z = intermediate_features(store, bases, relation.order, self.normalise_groups)
         return joint_metric(
             Z,
             relation,
@@ -252,3 +261,10 @@ class EnsembleMetric(MetricLearner):
             solver=self.solver,
             anchors=self.anchors,
         )
+
+    def _joined_metric(
+        self, data: TrainingData, bases: dict[int, Matrix], result: JointResult, **notes: list[float]
+    ) -> Metric:
+        if self.normalise_groups == "none":
+            return finished_metric(self, data, joined(bases, result.L), **notes)
+        return metric_on_group_codes(self, data, bases, result.L, self.normalise_groups, **notes)

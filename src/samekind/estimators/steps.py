@@ -27,7 +27,8 @@ from samekind.estimators.validation import (
 )
 from samekind.evaluation.pairs import label_pairs, pair_distances
 from samekind.evaluation.verification import best_threshold
-from samekind.kernels.lengths import NORMALISATIONS
+from samekind.groupcodes import GroupCodes
+from samekind.kernels.lengths import NORMALISATIONS, Normalise, normalised_blocks
 from samekind.kernels.spectral import Matrix, Norm
 from samekind.kernels.types import Array, IntArray
 from samekind.losses import Loss
@@ -185,9 +186,18 @@ def orthonormal_basis(factor: Matrix) -> Matrix:
     return factor / np.linalg.norm(factor, axis=0)
 
 
-def intermediate_features(store: FeatureStore, bases: dict[int, Matrix], rows: IntArray) -> Array:
-    """U_dagger^T x of each sample, Algorithm 2, line 2: (len(rows), sum of the bases' columns)."""
-    return np.hstack([store.panel([k], rows) @ U.astype(store.dtype) for k, U in bases.items()])
+def intermediate_features(
+    store: FeatureStore, bases: dict[int, Matrix], rows: IntArray, normalise_groups: Normalise = "none"
+) -> Array:
+    """U_dagger^T x of each sample, Algorithm 2, line 2: (len(rows), sum of the bases' columns).
+
+    Where groups are normalised, from the mean of these samples.
+    """
+    Z = np.hstack([store.panel([k], rows) @ U.astype(store.dtype) for k, U in bases.items()])
+    if normalise_groups == "none":
+        return Z
+    widths = np.array([U.shape[1] for U in bases.values()])
+    return normalised_blocks(centred(Z), np.cumsum(widths) - widths, normalise_groups)
 
 
 def diagonal(factors: dict[int, Matrix]) -> dict[int, Matrix]:
@@ -217,16 +227,43 @@ def finished_metric(estimator: Any, data: TrainingData, factors: dict[int, Matri
     A metric of rank 0 gets one component of zeros.
     """
     columns, L = data.over_columns(factors)
-    chosen = list(factors)
     if not L.shape[1]:
-        warnings.warn(
-            "The learned metric is zero: no distance on these features brings the classes apart, so every distance "
-            "is 0. Check the labels, or give other features.",
-            ConvergenceWarning,
-            stacklevel=3,
-        )
+        _warn_of_zero()
         columns = columns if len(columns) else np.arange(1)
         L = np.zeros((len(columns), 1))
+    return _metric(estimator, data, list(factors), columns, L, None, notes)
+
+
+def metric_on_group_codes(
+    estimator: Any, data: TrainingData, bases: dict[int, Matrix], L: Matrix, normalise: Normalise, **notes: Any
+) -> Metric:
+    """A factor over the normalised intermediate features of the chosen groups, as `finished_metric`."""
+    if not L.shape[1]:
+        _warn_of_zero()
+        L = np.zeros((len(L), 1))
+    return _metric(
+        estimator, data, list(bases), data.columns_of(list(bases)), L, data.group_codes(bases, normalise), notes
+    )
+
+
+def _warn_of_zero() -> None:
+    warnings.warn(
+        "The learned metric is zero: no distance on these features brings the classes apart, so every distance is 0. "
+        "Check the labels, or give other features.",
+        ConvergenceWarning,
+        stacklevel=4,
+    )
+
+
+def _metric(
+    estimator: Any,
+    data: TrainingData,
+    chosen: list[int],
+    columns: IntArray,
+    L: Matrix,
+    group_codes: GroupCodes | None,
+    notes: dict[str, Any],
+) -> Metric:
     metric = Metric(
         components=L.T.astype(data.dtype),
         columns=columns,
@@ -239,17 +276,21 @@ def finished_metric(estimator: Any, data: TrainingData, factors: dict[int, Matri
             "loss": estimator.loss,
             **notes,
         },
-        mean=_centre(estimator, data, chosen, columns),
+        mean=_centre(estimator, data, chosen, columns, group_codes),
         extractor=data.extractor(chosen),
         normalise=estimator.normalise,
+        group_codes=group_codes,
     )
     return metric.with_threshold(first_threshold(estimator, metric, data))
 
 
-def _centre(estimator: Any, data: TrainingData, chosen: Sequence[int], columns: IntArray) -> Array | None:
-    """The mean that whitening took off; without whitening, that of the samples where codes are to be normalised."""
+def _centre(
+    estimator: Any, data: TrainingData, chosen: Sequence[int], columns: IntArray, group_codes: GroupCodes | None
+) -> Array | None:
+    """The mean that whitening took off; without whitening, that of the samples where lengths are to be measured."""
     mean = data.whitening_mean(chosen)
-    return data.mean(columns) if mean is None and estimator.normalise != "none" else mean
+    measured = estimator.normalise != "none" or group_codes is not None
+    return data.mean(columns) if mean is None and measured else mean
 
 
 def first_threshold(estimator: Any, metric: Metric, data: TrainingData) -> float:

@@ -1,10 +1,10 @@
-"""Codes by their lengths: as they are, divided by the square root of the length, or divided by the length."""
+"""Codes, or blocks of them, by their lengths: as they are, or divided by the (square root of the) length."""
 
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
-from samekind.kernels.types import Array
+from samekind.kernels.types import Array, IntArray
 
 Normalise: TypeAlias = Literal["none", "root", "unit"]
 NORMALISATIONS: tuple[Normalise, ...] = get_args(Normalise)
@@ -18,6 +18,22 @@ def normalised(codes: Array, normalise: Normalise) -> Array:
     scaled = codes / largest  # squares of these neither overflow nor vanish
     lengths = _or_one(np.linalg.norm(scaled, axis=1, keepdims=True))
     divided: Array = scaled / lengths if normalise == "unit" else scaled * np.sqrt(largest / lengths)
+    return divided
+
+
+def normalised_blocks(codes: Array, starts: IntArray, normalise: Normalise) -> Array:
+    """z, z / sqrt(r) or z / r of each block z of each row, r its root mean square: (n, D) -> (n, D).
+
+    Blocks begin at `starts`, the first of which is 0. A block of zeros stays as it is.
+    """
+    if normalise == "none" or not len(starts):
+        return codes
+    sizes = np.diff(np.append(starts, codes.shape[1]))
+    largest = _or_one(np.maximum.reduceat(np.abs(codes), starts, axis=1))
+    scaled = codes / np.repeat(largest, sizes, axis=1)  # squares of these neither overflow nor vanish
+    roots = _or_one(np.sqrt(np.add.reduceat(scaled**2, starts, axis=1) / sizes.astype(codes.dtype)))
+    factors = 1 / roots if normalise == "unit" else np.sqrt(largest / roots)
+    divided: Array = scaled * np.repeat(factors, sizes, axis=1)
     return divided
 
 

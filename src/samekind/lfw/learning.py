@@ -15,8 +15,10 @@ from sklearn.decomposition import PCA
 from samekind.estimators import JointMetric, SparseBlockMetric
 from samekind.estimators.data import codes_of
 from samekind.evaluation import image_rows
+from samekind.groupcodes import GroupCodes
 from samekind.images.listing import ImageFile
 from samekind.images.regions import Region
+from samekind.kernels.lengths import Normalise, normalised_blocks
 from samekind.kernels.types import Array, IntArray
 from samekind.lfw.faces import Faces
 from samekind.lfw.measuring import codes_of_pictures, extractor_of
@@ -38,15 +40,31 @@ class Intermediate:
     """
 
     Z: Array
-    deviations: NDArray[np.float64]
+    deviations: NDArray[np.float64]  # of step 1's codes: the roots of their eigenvalues
+    starts: IntArray  # first feature of each region
 
     @classmethod
-    def of(cls, codes: Array, mirrored: Array | None = None) -> Intermediate:
+    def of(cls, codes: Array, starts: IntArray, mirrored: Array | None = None) -> Intermediate:
         """Whitened groups have the covariance I, so a code's variance is its eigenvalue: without it, U_dagger^T x."""
         deviations = codes.std(axis=0, ddof=1, dtype=np.float64)
         deviations[deviations == 0] = 1
         every = codes if mirrored is None else np.vstack([codes, mirrored.astype(codes.dtype)])
-        return cls(every / deviations.astype(codes.dtype), deviations)
+        return cls(every / deviations.astype(codes.dtype), deviations, starts)
+
+    @classmethod
+    def together(cls, parts: Sequence[Intermediate]) -> Intermediate:
+        """Of several families, side by side."""
+        before = np.cumsum([0, *(part.Z.shape[1] for part in parts)])
+        return cls(
+            np.hstack([part.Z for part in parts]),
+            np.concatenate([part.deviations for part in parts]),
+            np.concatenate([part.starts + start for part, start in zip(parts, before, strict=False)]),
+        )
+
+    def weights(self, power: float) -> NDArray[np.float64]:
+        """Of the features: a power of step 1's deviations, 1 in the mean square."""
+        weights: NDArray[np.float64] = self.deviations**power
+        return weights / np.sqrt(np.mean(weights**2))
 
 
 @dataclass
@@ -103,8 +121,9 @@ class Learner:
     def step2(self, firsts: dict[str, Metric], checkpoint: Path, observer: Observer | None) -> tuple[Metric, Facts]:
         """On what step 1 chose of each family."""
         settings, started = self.settings, time.perf_counter()
-        parts = [self.intermediate(family, metric) for family, metric in firsts.items()]
-        Z, labels = np.hstack([part.Z for part in parts]), self.faces.store.labels[self.rows]
+        made = Intermediate.together([self.intermediate(family, metric) for family, metric in firsts.items()])
+        weights, labels = made.weights(settings.weigh), self.faces.store.labels[self.rows]
+        Z = normalised_blocks(made.Z, made.starts, settings.normalise_groups) * weights.astype(made.Z.dtype)
         directions = principal_directions(Z, settings.principal, settings.seed)
         if directions is not None:
             with single_threaded_blas():
@@ -116,8 +135,8 @@ class Learner:
             **self._shared(checkpoint, observer),
         ).fit(Z, np.tile(labels, len(Z) // len(labels)))
         components = learner.components_ if directions is None else learner.components_ @ directions
-        deviations = np.concatenate([part.deviations for part in parts])
-        metric = joined(list(firsts.values()), components / deviations).with_normalise(settings.normalise)
+        metric = joined(list(firsts.values()), components * weights, made.deviations, settings.normalise_groups)
+        metric = metric.with_normalise(settings.normalise)
         return metric, _facts(metric, self.rows, started) | {
             "objective": learner.objective_,
             "converged": bool(learner.converged_),
@@ -146,7 +165,8 @@ class Learner:
             # On one thread the same to the last bit each time, or a checkpoint would be taken for another fit's.
             with single_threaded_blas():
                 codes = codes_of(self.faces.of_family(family), self.rows, plain)
-                self._intermediate[family] = Intermediate.of(codes, self._mirrored(plain, progress))
+                starts = region_starts(metric)
+                self._intermediate[family] = Intermediate.of(codes, starts, self._mirrored(plain, progress))
         return self._intermediate[family]
 
     def _mirrored(self, plain: Metric, progress: Count) -> Array | None:
@@ -176,23 +196,47 @@ def principal_directions(Z: Array, n: int | None, seed: int) -> Array | None:
     return found
 
 
-def joined(firsts: Sequence[Metric], components: Array) -> Metric:
-    """Components over the codes of several metrics, side by side, as one metric over the features of all."""
-    bounds = np.cumsum([first.n_components for first in firsts])[:-1]
-    parts = zip(np.split(components, bounds, axis=1), firsts, strict=True)
+def joined(
+    firsts: Sequence[Metric], components: Array, deviations: NDArray[np.float64], normalise_groups: Normalise
+) -> Metric:
+    """Components over the features `U_dagger^T x` of several families, side by side, as one metric over all columns."""
+    dtype, bounds = firsts[0].components.dtype, np.cumsum([first.n_components for first in firsts])[:-1]
+    scaled = [
+        first.components / own[:, np.newaxis].astype(dtype)
+        for first, own in zip(firsts, np.split(deviations, bounds), strict=True)
+    ]
+    if normalise_groups == "none":
+        parts = zip(np.split(components, bounds, axis=1), scaled, strict=True)
+        components, group_codes = np.hstack([part @ own for part, own in parts]), None
+    else:
+        each = zip(scaled, map(region_of_columns, firsts), strict=True)
+        group_codes = GroupCodes.together([GroupCodes.of(own.astype(dtype), at, normalise_groups) for own, at in each])
     starts = np.cumsum([0, *(first.n_features for first in firsts)])
     extractors = [extractor_of(first) for first in firsts]
     every = replace(extractors[0], parts=tuple(part for each in extractors for part in each.parts))
     means = [first.mean for first in firsts if first.mean is not None]
     return Metric(
-        components=np.hstack([part @ first.components for part, first in parts]).astype(firsts[0].components.dtype),
+        components=components.astype(dtype),
         columns=np.concatenate([first.columns + start for first, start in zip(firsts, starts, strict=False)]),
         n_features=int(starts[-1]),
         groups=tuple(group for first in firsts for group in first.groups),
         attributes=dict(firsts[0].attributes) | {"estimator": JointMetric.__name__},
         mean=np.concatenate(means) if len(means) == len(firsts) else None,
         extractor=every.to_json(),
+        group_codes=group_codes,
     )
+
+
+def region_of_columns(first: Metric) -> IntArray:
+    """The region, by number, of each column that step 1 of a family reads."""
+    (part,) = extractor_of(first).parts
+    return np.repeat(np.arange(len(part.regions)), part.family.size)
+
+
+def region_starts(first: Metric) -> IntArray:
+    """Where the codes of each region begin, among those of step 1 of a family."""
+    regions = region_of_columns(first)[np.abs(first.components).argmax(axis=1)]
+    return np.flatnonzero(np.diff(regions, prepend=-1))
 
 
 def chosen_regions(metric: Metric) -> dict[str, list[list[int]]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
@@ -24,8 +25,10 @@ class Settings:
     threshold: float = 14.0  # of the pairwise loss
     ridge: float | Literal["auto"] = 1.0  # of step 1
     mirrored: bool = False  # step 2 learns from mirror images as well
+    normalise_groups: Normalise = "unit"  # of the intermediate features of each region, before step 2
+    weigh: float = 0.5  # power of step 1's deviations by which they are weighed; 0: all alike, 1: as in its codes
     principal: int | None = 600  # directions of the intermediate features that step 2 learns from; None: all
-    joint_ridge: float | Literal["auto"] = 1.0  # of step 2
+    joint_ridge: float | Literal["auto"] = 3.0  # of step 2
     n_components: int | None = 150  # length of step 2's codes at the most; None: what the data ask for
     anchors: int | Literal["auto", "all", "grow"] = "auto"  # images that step 2 compares with all others
     normalise: Normalise = "root"  # of codes, after each step
@@ -38,6 +41,8 @@ class Settings:
                 f"{self.max_groups} groups are to be chosen from {self.regions} regions: give at least 1 and at most "
                 "as many as there are regions."
             )
+        if not (math.isfinite(self.weigh) and self.weigh >= 0):
+            raise ValueError(f"weigh is {self.weigh!r}: give a number of at least 0.")
 
     def changed(self, **changes: Any) -> Settings:
         """With the changes that are not None."""
