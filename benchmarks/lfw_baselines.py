@@ -1,10 +1,11 @@
 """Step 2 against LDA, NCA, LMNN, PCA and plain distances, all on the same output of step 1, on LFW.
 
 From a folder that `samekind lfw` has left come step 1's and step 2's metrics of each split. Every method learns from
-the same features U_dagger^T x of the same training images (and of their mirror images, where step 2 has learned from
-them), of each family and of both together, and judges the same pairs: for all methods alike from codes of pictures and
-of their mirror images, as `samekind lfw` took them. Each method is taken with codes as they are (Euclidean), divided by
-the square roots of their lengths, and by their lengths (cosine).
+the same features U_dagger^T x, regions divided by their lengths and features weighed as step 2 has them, of the same
+training images (and of their mirror images, where step 2 has learned from them), of each family and of both together,
+and judges the same pairs: for all methods alike from codes of pictures and of their mirror images, as `samekind lfw`
+took them. Each method is taken with codes as they are (Euclidean), divided by the square roots of their lengths, and by
+their lengths (cosine).
 
 Where View 1 is among the splits, thresholds come from it, as in the paper: a method learns from its training people,
 its test pairs choose a threshold for all folds, and View 1 itself does not count. Without it, a fold's threshold comes
@@ -45,7 +46,7 @@ from typing import Any
 import numpy as np
 from harness import Report, environment, parser
 from lfwdata import DATA, Kept
-from lfwfeatures import Features, Floats, Judged, pictures_of, principal
+from lfwfeatures import Codes, Features, Floats, Judged, pictures_of, principal
 from numpy.typing import NDArray
 
 from samekind.evaluation import best_threshold, read_view1, read_view2
@@ -71,8 +72,6 @@ RANK = 150  # of PCA
 MOST_DIMS = 2_000  # of any learner
 MEMORY = "2GB"
 GRACE = 60  # seconds that a process may take after its limit
-
-Codes = tuple[NDArray[Any], NDArray[Any]]
 
 
 @dataclass(frozen=True)
@@ -144,12 +143,13 @@ class Split:
         tested = self.tested | (not alone)
         pairs = [pair for pair, shown in zip(self.run.pairs, tested, strict=True) if shown]
         pictures, places = pictures_of(pairs, files)
-        shown, features = codes_of_pictures(metrics, pictures), {}
+        shown, made = codes_of_pictures(metrics, pictures, mirror_mean=settings.mirror_mean), {}
         for family in families:
             first = Stage(1, (family,))
-            features[family,] = Features.of_learned(learner.intermediate(family, metrics[first]), *shown[first])
+            made[family,] = Features.of_learned(learner.intermediate(family, metrics[first]), *shown[first])
         if len(families) > 1:
-            features[families] = Features.together(list(features.values()))
+            made[families] = Features.together(list(made.values()))
+        features = {own: each.as_learned_from(settings) for own, each in made.items()}
         ours = {stage.families: shown[stage] for stage in metrics if stage.step == 2}
         _, labels = np.unique(store.labels[rows], return_inverse=True)
         times = len(features[families].train) // len(rows)  # 2 with mirror images
@@ -165,9 +165,11 @@ class Split:
 
 @dataclass(frozen=True, eq=False)
 class Described:
-    features: dict[tuple[str, ...], Features]  # by families
+    features: dict[tuple[str, ...], Codes]  # that step 2 learns from, by families
     labels: NDArray[np.intp]
-    ours: dict[tuple[str, ...], Codes]  # of the pictures and their mirror images, after step 2
+    ours: dict[
+        tuple[str, ...], tuple[NDArray[Any], NDArray[Any]]
+    ]  # of the pictures and their mirror images, after step 2
     pairs: Sequence[Pair]
     places: NDArray[np.intp]
     tested: NDArray[np.bool_]
@@ -188,7 +190,7 @@ Made = tuple[str, NDArray[Any] | Failed | None, str]  # method, components (None
 class Others:
     """The methods that ours is compared with, on some features; `limit` in seconds, for each fit."""
 
-    features: Features
+    features: Codes
     labels: NDArray[np.intp]
     size: Size
     limit: float
@@ -279,7 +281,7 @@ def judged(
             yield {"method": method, "figures": _figures(split, described, codes, known.get(method)), "remark": remark}
 
 
-def _figures(split: Split, described: Described, codes: Features, known: dict[str, float] | None) -> Figures:
+def _figures(split: Split, described: Described, codes: Codes, known: dict[str, float] | None) -> Figures:
     """At known thresholds, or at those from the pairs that are not tested; and what the tested ones would choose."""
     found, tested, same = {}, described.tested, np.array([pair.same for pair in described.pairs])
     people = np.array([pair.first.person for pair in described.pairs])[tested]
@@ -354,7 +356,7 @@ def _compare(
     about = f"{split.run.title}, {' + '.join(families)}: {n_images:,} training images"
     print(f"{about} of {described.labels.max() + 1:,} people, {n_features:,} features", flush=True)
     facts = {"split": split.run.name, "families": list(families)}
-    ours = Features(np.empty(0, np.float32), *described.ours[families])
+    ours = Codes(np.empty(0, np.float32), *described.ours[families])
     show(kept.add(**facts, method=OURS, figures=_figures(split, described, ours, known.get(OURS))))
     for learner in learners:
         for record in judged(split, described, others, learner, known):

@@ -43,7 +43,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from harness import Report, parser
 from lfwdata import DATA, Kept, some
-from lfwfeatures import Features, Floats, Judged, Rows, pictures_of
+from lfwfeatures import Codes, Features, Floats, Judged, Rows, pictures_of
 from lfwstores import AtTheMean, TangentMetric, at_the_mean, with_fuzziness, with_mirrored
 from numpy.typing import NDArray
 
@@ -54,7 +54,7 @@ from samekind.files import whole_file, write_whole
 from samekind.images.extractor import Extractor
 from samekind.images.listing import ImageFile, list_images
 from samekind.lfw.faces import Faces, extracted
-from samekind.lfw.learning import Intermediate, Learner, principal_directions
+from samekind.lfw.learning import Intermediate, Learner, principal_directions, region_starts
 from samekind.lfw.measuring import codes_of_pictures
 from samekind.lfw.presets import Settings
 from samekind.lfw.workplace import digest
@@ -68,6 +68,7 @@ OF_STEP1 = (
     *("regions", "max_groups", "min_images", "max_images", "roots", "whiten"),
     *("pair_balance", "threshold", "ridge", "seed"),
 )
+OF_FEATURES = ("mirrored", "joint_min_images", "normalise_groups", "weigh")  # that step 2 learns from
 OF_STEP2 = ("pair_balance", "threshold", "joint_ridge", "n_components", "anchors", "seed")
 MEMORY = "2GB"
 
@@ -90,6 +91,11 @@ def variations() -> Iterator[Variation]:
     yield Variation("the paper's flip-free distances", {"mirror_mean": False})
     for normalise in ("none", "unit"):
         yield Variation(f"normalise {normalise}", {"normalise": normalise})
+    for normalise in ("none", "root"):
+        yield Variation(f"normalise groups {normalise}", {"normalise_groups": normalise})
+    for power in (0.0, 1.0):
+        yield Variation(f"features weighed by step 1 to the power {power:g}", {"weigh": power})
+    yield Variation("regions and features as in the paper", {"normalise_groups": "none", "weigh": 0.0})
     yield Variation("step 2 from people with two images", {"joint_min_images": 2})
     yield Variation("mirror images in step 2", {"mirrored": True})
     yield Variation("mirror images in step 2 and flip-free distances", {"mirrored": True, "mirror_mean": False})
@@ -104,13 +110,13 @@ def variations() -> Iterator[Variation]:
     name = "step 2 on all features whitened within people + 0.1"
     yield Variation(name, {"principal": None}, within=0.1)
     yield Variation(f"{name} and normalise unit", {"principal": None, "normalise": "unit"}, within=0.1)
-    for ridge in (0.3, 3.0, 0.1, 10.0):
+    for ridge in (1.0, 10.0, 0.3):
         yield Variation(f"ridge of step 2: {ridge:g}", {"joint_ridge": ridge})
     for rank in (300, 100, 50):
         yield Variation(f"rank {rank}", {"n_components": rank})
     yield Variation("2000 anchors", {"anchors": 2_000})
     yield Variation("triplet loss in step 2", loss={"loss": "triplet"})
-    yield Variation("triplet loss in step 2 at ridge 0.1", {"joint_ridge": 0.1}, loss={"loss": "triplet"})
+    yield Variation("triplet loss in step 2 at ridge 0.3", {"joint_ridge": 0.3}, loss={"loss": "triplet"})
     yield Variation("pairs of one person and of two alike", {"pair_balance": "equal"})
     yield Variation("another seed", {"seed": 1})
     for ridge in (0.3, 3.0, 0.1, 10.0):
@@ -337,7 +343,7 @@ class Steps:
         features, labels = Features.load(kept), faces.store.labels[rows]
         if settings.mirrored:
             mirrored = self._mirrored(folder, f"mirrored-{settings.joint_min_images}", faces.store.image_ids[rows])
-            features = replace(features, train=np.vstack([features.train, mirrored]))
+            features = features.with_mirrored(mirrored)
         seconds = json.loads((folder / "facts.json").read_text())["seconds"]
         return features, labels, seconds, folder.name
 
@@ -350,17 +356,18 @@ class Steps:
             with single_threaded_blas():
                 codes, mirrored = codes_of_pictures({"all": plain}, [files[name] for name in names])["all"]
             with whole_file(kept) as file:
-                np.save(file, (mirrored / Intermediate.of(codes).deviations).astype(np.float32))
+                deviations = Intermediate.of(codes, region_starts(plain)).deviations
+                np.save(file, (mirrored / deviations).astype(np.float32))
         made: Floats = np.load(kept)
         return made
 
-    def second(self, variation: Variation, settings: Settings, firsts: Sequence[Any]) -> tuple[Features, float]:
+    def second(self, variation: Variation, settings: Settings, firsts: Sequence[Any]) -> tuple[Codes, float]:
         """Codes after step 2 on the features of several families, and seconds."""
-        features, labels = Features.together([first[0] for first in firsts]), firsts[0][1]
-        labels = np.tile(labels, len(features.train) // len(labels))
+        features = Features.together([first[0] for first in firsts]).as_learned_from(settings)
+        labels = np.tile(firsts[0][1], len(features.train) // len(firsts[0][1]))
         options = {name: getattr(settings, name) for name in OF_STEP2} | dict(variation.loss)
         key = {"firsts": [first[3] for first in firsts], **options}
-        key |= {"mirrored": settings.mirrored, "joint_min_images": settings.joint_min_images}
+        key |= {name: getattr(settings, name) for name in OF_FEATURES}
         # On one thread the same to the last bit each time, or a checkpoint would be taken for another fit's.
         with single_threaded_blas():
             directions = principal_directions(features.train, settings.principal, settings.seed)

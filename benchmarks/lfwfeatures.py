@@ -1,13 +1,14 @@
 """What the benchmarks of step 2 on LFW share: step 1's output, the distances of pairs under a linear map, figures.
 
 Features are U_dagger^T x (Algorithm 2, line 2) of the training images, and of the pictures that pairs show and of their
-mirror images, so that any linear map on them can be judged as `samekind lfw` does without a look at pictures.
+mirror images, so that any linear map on them, or on what step 2 makes of them first (regions divided by their lengths,
+features weighed), can be judged as `samekind lfw` does without a look at pictures.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,9 +30,10 @@ from samekind.evaluation import (
 from samekind.evaluation.lfw import Pair
 from samekind.files import whole_file
 from samekind.images.listing import ImageFile
-from samekind.kernels.lengths import Normalise, normalised
-from samekind.lfw.learning import Intermediate
+from samekind.kernels.lengths import Normalise, normalised, normalised_blocks
+from samekind.lfw.learning import Intermediate, region_starts
 from samekind.lfw.measuring import codes_of_pictures
+from samekind.lfw.presets import Settings
 from samekind.metric import Metric
 from samekind.threads import single_threaded_blas
 
@@ -40,10 +42,31 @@ Rows = NDArray[np.intp]
 
 
 @dataclass(frozen=True, eq=False)
-class Features:
+class Codes:
     """(N, D) of the training images; (n, D) of the pictures of pairs and of their mirror images."""
 
     train: Floats
+    original: Floats
+    mirrored: Floats
+
+    def mapped(self, components: NDArray[Any]) -> Codes:
+        """`components @ x`."""
+        L = components.T.astype(np.float32)
+        return Codes(self.train @ L, self.original @ L, self.mirrored @ L)
+
+    def distances(self, places: Rows, normalise: Normalise, mirror_mean: bool) -> Floats:
+        """Squared distances of pairs (m, 2) of the pictures: of mirror means, or flip-free."""
+        if mirror_mean:
+            return pair_distances(normalised((self.original + self.mirrored) / 2, normalise), places)
+        codes = flip_free_codes(normalised(self.original, normalise), normalised(self.mirrored, normalise))
+        return flip_free_distances(*codes[places.T])
+
+
+@dataclass(frozen=True, eq=False)
+class Features:
+    """U_dagger^T x of the training images, and of the pictures of pairs and of their mirror images."""
+
+    learned: Intermediate
     original: Floats
     mirrored: Floats
 
@@ -64,7 +87,7 @@ class Features:
         shown, parts = codes_of_pictures(plain | dict(readers or {}), files), []
         for family, metric in plain.items():
             with single_threaded_blas():
-                learned = Intermediate.of(codes_of(sources[family], rows, metric))
+                learned = Intermediate.of(codes_of(sources[family], rows, metric), region_starts(metric))
             parts.append(cls.of_learned(learned, *shown[family]))
         return cls.together(parts)
 
@@ -72,33 +95,40 @@ class Features:
     def of_learned(cls, learned: Intermediate, original: Floats, mirrored: Floats) -> Features:
         """From what step 2 learns from, and step 1's codes of pictures, not normalised."""
         scale = learned.deviations.astype(np.float32)
-        return cls(learned.Z, original / scale, mirrored / scale)
+        return cls(learned, original / scale, mirrored / scale)
 
     @classmethod
     def together(cls, parts: Sequence[Features]) -> Features:
-        each = zip(*((part.train, part.original, part.mirrored) for part in parts), strict=True)
-        return cls(*map(np.hstack, each))
+        shown = (np.hstack([getattr(part, name) for part in parts]) for name in ("original", "mirrored"))
+        return cls(Intermediate.together([part.learned for part in parts]), *shown)
 
     @classmethod
     def load(cls, path: Path) -> Features:
         with np.load(path) as made:
-            return cls(made["train"], made["original"], made["mirrored"])
+            learned = Intermediate(made["train"], made["deviations"], made["starts"])
+            return cls(learned, made["original"], made["mirrored"])
 
     def save(self, path: Path) -> None:
+        shown, learned = {"original": self.original, "mirrored": self.mirrored}, self.learned
         with whole_file(path) as file:
-            np.savez(file, train=self.train, original=self.original, mirrored=self.mirrored)
+            np.savez(file, train=learned.Z, deviations=learned.deviations, starts=learned.starts, **shown)
 
-    def mapped(self, components: NDArray[Any]) -> Features:
-        """`components @ x`."""
-        L = components.T.astype(np.float32)
-        return Features(self.train @ L, self.original @ L, self.mirrored @ L)
+    def with_mirrored(self, mirrored: Floats) -> Features:
+        """The training images, and after them their mirror images."""
+        return replace(self, learned=replace(self.learned, Z=np.vstack([self.learned.Z, mirrored])))
 
-    def distances(self, places: Rows, normalise: Normalise, mirror_mean: bool) -> Floats:
-        """Squared distances of pairs (m, 2) of the pictures: of mirror means, or flip-free."""
-        if mirror_mean:
-            return pair_distances(normalised((self.original + self.mirrored) / 2, normalise), places)
-        codes = flip_free_codes(normalised(self.original, normalise), normalised(self.mirrored, normalise))
-        return flip_free_distances(*codes[places.T])
+    def as_learned_from(self, settings: Settings) -> Codes:
+        """Regions by their lengths, features weighed; of mirror means, where pictures are compared by these."""
+        shown = [self.original, self.mirrored]
+        if settings.mirror_mean:
+            shown = [(self.original + self.mirrored) / 2] * 2
+        weights = self.learned.weights(settings.weigh).astype(np.float32)
+        return Codes(
+            *(
+                normalised_blocks(Z, self.learned.starts, settings.normalise_groups) * weights
+                for Z in [self.learned.Z, *shown]
+            )
+        )
 
 
 def principal(Z: NDArray[Any], n: int) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -375,8 +375,8 @@ def _check_centre(metric: Metric) -> None:
         option, lengths = ("normalise", "codes") if metric.group_codes is None else ("normalise_groups", "groups")
         raise ValueError(
             f"{option}={getattr(metric, option)!r} measures {lengths} from the mean of the training samples, but this "
-            "metric has none. Give mean=X_train[:, columns].mean(axis=0), or mean=np.zeros(len(columns)) to measure from the "
-            "origin."
+            "metric has none. Give mean=X_train[:, columns].mean(axis=0), or mean=np.zeros(len(columns)) to measure "
+            "from the origin."
         )
 
 

@@ -58,15 +58,19 @@ def codes_of_pictures(
     metrics: Mapping[Key, Metric],
     files: Sequence[ImageFile],
     *,
+    mirror_mean: bool = False,
     n_jobs: int | None = None,
     progress: Count = lambda done, total: None,
 ) -> dict[Key, tuple[Array, Array]]:
-    """Codes of the pictures and of their mirror images under each metric."""
+    """Codes of the pictures and of their mirror images under each metric; of the mean of both, twice, if asked for."""
     originals: dict[Key, list[Array]] = {key: [] for key in metrics}
     mirrors: dict[Key, list[Array]] = {key: [] for key in metrics}
     for key, original, mirrored in _features_of(metrics, files, n_jobs, progress):
-        originals[key].append(metrics[key].transform(original))
-        mirrors[key].append(metrics[key].transform(mirrored))
+        transform = metrics[key].transform
+        both = [(original + mirrored) / 2] if mirror_mean else [original, mirrored]
+        codes = [transform(each) for each in both]
+        originals[key].append(codes[0])
+        mirrors[key].append(codes[-1])
     return {key: (np.concatenate(originals[key]), np.concatenate(mirrors[key])) for key in metrics}
 
 
