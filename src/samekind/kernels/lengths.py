@@ -8,6 +8,7 @@ from samekind.kernels.types import Array, IntArray
 
 Normalise: TypeAlias = Literal["none", "root", "unit"]
 NORMALISATIONS: tuple[Normalise, ...] = get_args(Normalise)
+AT_ONCE = 1 << 20  # numbers in blocks that are worked on
 
 
 def normalised(codes: Array, normalise: Normalise) -> Array:
@@ -28,12 +29,15 @@ def normalised_blocks(codes: Array, starts: IntArray, normalise: Normalise) -> A
     """
     if normalise == "none" or not len(starts):
         return codes
-    sizes = np.diff(np.append(starts, codes.shape[1]))
-    largest = _or_one(np.maximum.reduceat(np.abs(codes), starts, axis=1))
-    scaled = codes / np.repeat(largest, sizes, axis=1)  # squares of these neither overflow nor vanish
-    roots = _or_one(np.sqrt(np.add.reduceat(scaled**2, starts, axis=1) / sizes.astype(codes.dtype)))
-    factors = 1 / roots if normalise == "unit" else np.sqrt(largest / roots)
-    divided: Array = scaled * np.repeat(factors, sizes, axis=1)
+    sizes, divided = np.diff(np.append(starts, codes.shape[1])), np.empty_like(codes)
+    rows = max(1, AT_ONCE // codes.shape[1])
+    for first in range(0, len(codes), rows):
+        some = codes[first : first + rows]
+        largest = _or_one(np.maximum.reduceat(np.abs(some), starts, axis=1))
+        scaled = some / np.repeat(largest, sizes, axis=1)  # squares of these neither overflow nor vanish
+        roots = _or_one(np.sqrt(np.add.reduceat(scaled**2, starts, axis=1) / sizes.astype(codes.dtype)))
+        factors = 1 / roots if normalise == "unit" else np.sqrt(largest / roots)
+        np.multiply(scaled, np.repeat(factors, sizes, axis=1), out=divided[first : first + rows])
     return divided
 
 

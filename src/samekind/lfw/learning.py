@@ -53,7 +53,7 @@ class Intermediate:
 
     @classmethod
     def together(cls, parts: Sequence[Intermediate]) -> Intermediate:
-        """Of several families, side by side."""
+        """Of several families, side by side; a copy."""
         before = np.cumsum([0, *(part.Z.shape[1] for part in parts)])
         return cls(
             np.hstack([part.Z for part in parts]),
@@ -123,7 +123,8 @@ class Learner:
         settings, started = self.settings, time.perf_counter()
         made = Intermediate.together([self.intermediate(family, metric) for family, metric in firsts.items()])
         weights, labels = made.weights(settings.weigh), self.faces.store.labels[self.rows]
-        Z = normalised_blocks(made.Z, made.starts, settings.normalise_groups) * weights.astype(made.Z.dtype)
+        Z = normalised_blocks(made.Z, made.starts, settings.normalise_groups)
+        Z *= weights.astype(Z.dtype)
         directions = principal_directions(Z, settings.principal, settings.seed)
         if directions is not None:
             with single_threaded_blas():
