@@ -66,6 +66,7 @@ def test_together_reads_columns_side_by_side():
         ({"values": VALUES[:-1]}, r"values must hold 14 numbers, .* shape \(13,\)"),
         ({"values": np.full(14, np.nan)}, "values holds NaN"),
         ({"rows": [2, 2, 0, 2, 0, 1]}, "rows of a group must stand together"),
+        ({"rows": [2, 2, 2, 0, 0, 10**15]}, "name group 1000000000000000, which has no columns"),
         ({"rows": [-1, 2, 2, 0, 0, 1]}, "rows of groups must be numbers from 0 on"),
         ({"columns": [0.5] * 6}, "columns of groups must be numbers from 0 on"),
         ({"normalise": "cube"}, "normalise_groups must be one of .* but is 'cube'"),

@@ -50,6 +50,9 @@ class GroupCodes:
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
+        unknown = np.setdiff1d(self.rows, self.columns)
+        if len(unknown):
+            raise ValueError(f"The rows of groups name group {unknown[0]}, which has no columns.")
         if len(self._starts) > len(np.unique(self.rows)):
             raise ValueError("The rows of a group must stand together, but some group has rows in several places.")
         needed = int(self._row_sizes.sum())
@@ -117,8 +120,9 @@ class GroupCodes:
     @cached_property
     def _row_sizes(self) -> NDArray[np.int64]:
         """How many columns the group of each row has."""
-        most = int(max(self.rows.max(initial=0), self.columns.max(initial=0)))
-        return np.bincount(self.columns, minlength=most + 1)[self.rows]
+        groups, counts = np.unique(self.columns, return_counts=True)
+        sizes: NDArray[np.int64] = counts[np.searchsorted(groups, self.rows)]
+        return sizes
 
     @cached_property
     def _matrix(self) -> csr_array:
