@@ -118,7 +118,8 @@ def variations() -> Iterator[Variation]:
     yield Variation("triplet loss in step 2", loss={"loss": "triplet"})
     yield Variation("triplet loss in step 2 at ridge 0.3", {"joint_ridge": 0.3}, loss={"loss": "triplet"})
     yield Variation("pairs of one person and of two alike", {"pair_balance": "equal"})
-    yield Variation("another seed", {"seed": 1})
+    for seed in (1, 2, 3):
+        yield Variation(f"seed {seed}", {"seed": seed})
     for ridge in (0.3, 3.0, 0.1, 10.0):
         yield Variation(f"ridge of step 1: {ridge:g}", {"ridge": ridge})
     for threshold in (7.0, 28.0):
@@ -135,6 +136,7 @@ def variations() -> Iterator[Variation]:
     yield Variation("pairs not balanced", {"pair_balance": "literal"})
     yield Variation("3000 regions", {"regions": 3_000})
     yield Variation("300 regions", {"regions": 300})
+    yield Variation("200 groups of 4000 regions", {"max_groups": 200, "regions": 4_000})
     yield Variation("20 groups", {"max_groups": 20})
     yield Variation("10 groups", {"max_groups": 10})
     yield Variation("50 % of the people", share=0.5)

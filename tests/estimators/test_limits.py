@@ -1,5 +1,7 @@
 """Where one estimator must equal another, and what both steps must find."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -53,6 +55,16 @@ def test_step_2_goes_below_step_1(rng, loss):
     model = EnsembleMetric(3, loss=loss, max_groups=4, ridge=0.1, tol=1e-6, solver="convex").fit(X, y)
     step1 = [r["objective"] for r in model.history_ if r["step"] == "selection"][-1]
     assert model.objective_ <= step1 * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("learner", [SparseBlockMetric, JointMetric, EnsembleMetric])
+def test_many_classes_of_one_sample_are_nothing_to_warn_of(rng, learner):
+    """Faces are like that: most people have a single photograph."""
+    X = rng.standard_normal((30, 4))
+    y = np.concatenate([[0, 0, 1, 1], np.arange(2, 28)])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        learner().fit(X, y)
 
 
 def test_unequal_groups_slices_and_names(rng):

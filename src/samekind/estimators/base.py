@@ -1,5 +1,6 @@
 """What the three estimators share: checking data, using the metric, calibrating its threshold."""
 
+import warnings
 from collections.abc import Callable
 from typing import Any, Literal, Self
 
@@ -120,7 +121,10 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], ensure_min_samples=2)
             places = checked_rows(rows, len(X))
             y = y[places]
-        check_classification_targets(y)
+        with warnings.catch_warnings():
+            # That many classes have a sample or two, as people have photographs, is no sign of a mistake here.
+            warnings.filterwarnings("ignore", "The number of unique classes", UserWarning)
+            check_classification_targets(y)
         problem = class_count_error(y)
         if problem:
             raise ValueError(problem)
