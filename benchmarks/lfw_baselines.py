@@ -61,7 +61,7 @@ from samekind.lfw.runs import Run
 from samekind.lfw.stages import Stage, stages_of
 from samekind.lfw.study import Study
 from samekind.lfw.workplace import MADE_WITH
-from samekind.metric import Metric
+from samekind.model.metric import Metric
 from samekind.store import DiskStore
 
 FAMILIES = ("cov", "slbp")

@@ -58,7 +58,7 @@ from samekind.lfw.learning import Intermediate, Learner, principal_directions, r
 from samekind.lfw.measuring import codes_of_pictures
 from samekind.lfw.presets import Settings
 from samekind.lfw.workplace import digest
-from samekind.metric import Metric
+from samekind.model.metric import Metric
 from samekind.store import DiskStore
 from samekind.threads import single_threaded_blas
 

@@ -34,7 +34,7 @@ from samekind.kernels.lengths import Normalise, normalised, normalised_blocks
 from samekind.lfw.learning import Intermediate, region_starts
 from samekind.lfw.measuring import codes_of_pictures
 from samekind.lfw.presets import Settings
-from samekind.metric import Metric
+from samekind.model.metric import Metric
 from samekind.threads import single_threaded_blas
 
 Floats = NDArray[np.float32]

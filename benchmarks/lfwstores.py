@@ -22,7 +22,7 @@ from samekind.images.extractor import Extractor
 from samekind.images.listing import ImageFile
 from samekind.images.load import load_image
 from samekind.images.slbp import SoftLBP
-from samekind.metric import Metric
+from samekind.model.metric import Metric
 from samekind.store import DiskStore, Family, Shard, StoreWriter
 from samekind.threads import effective_threads, single_threaded_blas
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from samekind.images.extractor import Extractor
     from samekind.images.listing import list_images
     from samekind.images.load import ImageError
-    from samekind.metric import Metric, ModelFileError
+    from samekind.model.metric import Metric, ModelFileError
     from samekind.store import DiskStore, StoreError
 
 __all__ = [

@@ -121,7 +121,7 @@ def test_a_bug_of_ours_keeps_its_traceback(monkeypatch, tmp_path):
     def broken(path):
         raise ModuleNotFoundError("No module named 'samekind.nothing'")
 
-    monkeypatch.setattr("samekind.metric.Metric.load", broken)
+    monkeypatch.setattr("samekind.model.metric.Metric.load", broken)
     (tmp_path / "m").touch()
     result = CliRunner().invoke(app, ["info", str(tmp_path / "m")])
     assert isinstance(result.exception, ModuleNotFoundError)

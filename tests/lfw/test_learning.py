@@ -3,7 +3,7 @@ import pytest
 
 from samekind.images.extractor import Extractor
 from samekind.lfw.learning import Intermediate, joined, principal_directions, region_starts
-from samekind.metric import Metric
+from samekind.model.metric import Metric
 
 
 @pytest.fixture

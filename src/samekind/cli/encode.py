@@ -74,7 +74,7 @@ def encode(
         check_writable(target)
 
     from samekind.images.listing import list_images
-    from samekind.metric import Metric
+    from samekind.model.metric import Metric
 
     metric = Metric.load(model)
     files = _labelled(images, list_images(images, labelled=False))

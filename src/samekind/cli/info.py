@@ -54,7 +54,7 @@ def _store(path: Path, check: bool) -> dict[str, Any]:
 
 def _model(path: Path) -> dict[str, Any]:
     """A model is always read whole, and so is always checked."""
-    from samekind.metric import Metric
+    from samekind.model.metric import Metric
 
     if not path.exists():
         raise ValueError(f"There is no {path}. Give a store (a folder) or a model (a file).")

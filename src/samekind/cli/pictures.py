@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from samekind.cli.options import Several
 
 if TYPE_CHECKING:
-    from samekind.encoder import Encoder, FlipFree
-    from samekind.metric import Metric
+    from samekind.model.encoder import Encoder, FlipFree
+    from samekind.model.metric import Metric
 
 
 def encoder_of(

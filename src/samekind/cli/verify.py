@@ -12,9 +12,9 @@ from samekind.cli.output import say_facts, say_json, say_list
 from samekind.cli.pictures import encoder_of, flips, landmarks_for
 
 if TYPE_CHECKING:
-    from samekind.encoder import FlipFree
+    from samekind.model.encoder import FlipFree
     from samekind.kernels.types import Array
-    from samekind.metric import Metric
+    from samekind.model.metric import Metric
 
 DIFFERENT = 1  # exit status
 
@@ -42,7 +42,7 @@ def verify(
 
     Example: samekind verify faces.safetensors anna.jpg unknown.jpg && echo "It is Anna."
     """
-    from samekind.metric import Metric
+    from samekind.model.metric import Metric
 
     mirrors = flips(flip_free, mirror_mean)
     metric = Metric.load(model)

@@ -31,7 +31,7 @@ from samekind.images.extractor import Extractor
 from samekind.images.listing import list_images
 from samekind.images.load import load_image
 from samekind.images.regions import Region
-from samekind.metric import Metric
+from samekind.model.metric import Metric
 from samekind.store import DiskStore, WhitenedStore, Whitening
 
 TRAINED = range(0, 7)

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -11,11 +12,18 @@ from sklearn.utils import Tags, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from samekind.estimators.data import checked_rows, codes_of, is_store
+from samekind._version import __version__
+from samekind.estimators.data import TrainingData, checked_rows, is_store
+from samekind.evaluation.pairs import label_pairs
 from samekind.evaluation.verification import best_threshold
+from samekind.kernels.lengths import Normalise
 from samekind.kernels.types import Array, IntArray
-from samekind.metric import Metric
+from samekind.model.basis import Basis
+from samekind.model.calibration import OperatingPoint
+from samekind.model.metric import Metric
 from samekind.relation import class_count_error
+
+MAX_THRESHOLD_PAIRS = 100_000
 
 
 class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -35,14 +43,13 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
 
     @property
     def components_(self) -> Array:
-        """L^T over all features, (n_components, n_features): `transform(X)` is `X @ components_.T`, less the mean of
-        the training samples where they were whitened or codes are normalised, and then normalised. There are none
-        where groups are normalised."""
+        """L^T over all features, (n_components, n_features): `transform(X)` is `(X - mean) @ components_.T`, mean that
+        of the training samples, and then normalised. There are none where groups are normalised sample by sample."""
         metric = self._fitted_metric()
-        if metric.group_codes is not None:
+        if not metric.basis.is_linear:
             raise AttributeError(
-                f"components_: with normalise_groups={metric.normalise_groups!r} codes are not linear in the "
-                "features. Use transform, or metric_.group_codes and metric_.components."
+                f"components_: with normalise_groups={metric.basis.normalise!r} codes are not linear in the "
+                "features. Use transform, or metric_.basis and metric_.components."
             )
         return metric.full_components()
 
@@ -52,10 +59,18 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         return self._fitted_metric().threshold
 
     @property
+    def thresholds_(self) -> tuple[OperatingPoint, ...]:
+        """Thresholds at false match rates from 1e-1 to 1e-4, as far as the classes left out support them."""
+        calibration = self._fitted_metric().calibration
+        if calibration is None:
+            raise AttributeError("thresholds_: this metric is not calibrated. Fit with cv=, or call calibrate(X, y).")
+        return calibration.thresholds
+
+    @property
     def n_iter_(self) -> int:
         """Rounds of selection plus iterations of joint learning."""
         self._fitted_metric()
-        return len(self.history_)
+        return sum(record["step"] != "choice" for record in self.history_)
 
     def transform(self, X: Any, rows: ArrayLike | None = None) -> Array:
         """Codes (n_samples, n_components) of an array or a store, to be compared by Euclidean distance.
@@ -63,10 +78,9 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         `rows` (sample numbers or a mask) of X, or all.
         """
         metric = self._fitted_metric()
-        if is_store(X):
-            return codes_of(X, checked_rows(rows, len(X)), metric)
-        X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
-        return metric.transform(X if rows is None else X[checked_rows(rows, len(X))])
+        if not is_store(X):
+            X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
+        return metric.transform(X, None if rows is None else checked_rows(rows, len(X)))
 
     def pair_distance(self, pairs: ArrayLike) -> Array:
         """Squared distances (m,) of pairs (m, 2, n_features)."""
@@ -79,6 +93,10 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     def predict_pairs(self, pairs: ArrayLike) -> NDArray[np.bool_]:
         """Whether the two of each pair are of the same kind: squared distance at most `threshold_`."""
         return self._fitted_metric().predict_pairs(pairs)
+
+    def pair_probability(self, pairs: ArrayLike, prior: float = 0.5) -> NDArray[np.float64]:
+        """Probability that the two of each pair are of the same kind, if a share `prior` of all pairs is."""
+        return self._fitted_metric().pair_probability(pairs, prior)
 
     def get_metric(self) -> Callable[[ArrayLike, ArrayLike], float]:
         """The squared distance as a function of two vectors."""
@@ -104,6 +122,56 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         threshold = best_threshold(self.pair_distance(pairs), same, strategy=strategy, far=far)
         self.metric_ = self._fitted_metric().with_threshold(threshold)
         return self
+
+    def calibrate(self, X: Any, y: ArrayLike, rows: ArrayLike | None = None) -> Self:
+        """Learn threshold, probabilities and thresholds at false match rates from classes that `fit` has not seen.
+
+        X is an array or a store, y one label per sample, `rows` some of them.
+        """
+        from samekind.estimators.use import codes_in_use
+
+        metric = self._fitted_metric()
+        labels = column_or_1d(y)
+        places = checked_rows(rows, len(labels))
+        if not is_store(X):
+            X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
+        self._calibrate([(codes_in_use(metric, X, places), labels[places])], "held-out classes")
+        return self
+
+    def _calibrate(self, parts: list[tuple[Array, NDArray[Any]]], source: str | None = None) -> None:
+        from samekind.evaluation import calibrate
+
+        metric = self._fitted_metric()
+        try:
+            calibration = calibrate(parts=parts, distance=metric.code_distance, source=source)
+        except ValueError as error:
+            raise ValueError(f"The classes left out cannot calibrate the metric: {error}") from error
+        self.metric_ = metric.with_calibration(calibration)
+
+    def _set_threshold(self, X: Any, rows: IntArray, y: NDArray[Any]) -> None:
+        """Without classes left out: the best threshold on balanced pairs of the training samples."""
+        from samekind.estimators.use import codes_in_use
+
+        metric = self._fitted_metric()
+        pairs, same = label_pairs(y, max_pairs=MAX_THRESHOLD_PAIRS)
+        codes = codes_in_use(metric, X, rows)
+        distances = metric.code_distance(codes[pairs[:, 0]], codes[pairs[:, 1]])
+        self.metric_ = metric.with_threshold(best_threshold(distances, same, strategy="balanced"))
+
+    def _metric(
+        self, basis: Basis, components: Array | None, data: TrainingData, normalise: Normalise, **notes: Any
+    ) -> Metric:
+        """What was learned, as it crosses to use."""
+        names = getattr(self, "feature_names_in_", None)
+        numbers = {name: k for k, name in enumerate(data.groups.names)}
+        return Metric(
+            replace(basis, feature_names=names),
+            components,
+            normalise=normalise,
+            mirror=getattr(self, "mirror", "none"),
+            extractor=data.extractor([numbers[name] for name in basis.groups]),
+            attributes={"samekind": __version__, "estimator": type(self).__name__, **notes},
+        )
 
     @property
     def _n_features_out(self) -> int:

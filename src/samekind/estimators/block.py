@@ -1,6 +1,7 @@
 """Step 1 as an estimator."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from os import PathLike
 from typing import Any, Literal, Self
 
@@ -11,11 +12,11 @@ from samekind.estimators.base import MetricLearner
 from samekind.estimators.data import TrainingData
 from samekind.estimators.progress import Listeners
 from samekind.estimators.resume import snapshots_for
-from samekind.estimators.steps import Settings, diagonal, finished_metric, sparse_blocks
+from samekind.estimators.steps import LossSettings, Resources, selected, warn_of_zero
 from samekind.estimators.validation import check_callback, check_choice, max_groups_from, ridge_from, search_from
-from samekind.kernels.lengths import Normalise
+from samekind.kernels.lengths import NORMALISATIONS, Normalise
 from samekind.losses.pairwise import Balance
-from samekind.relation import Relation
+from samekind.model.basis import Basis
 from samekind.solvers.events import Event
 from samekind.store import FeatureStore
 from samekind.store.groups import GroupSpec
@@ -34,7 +35,7 @@ class SparseBlockMetric(MetricLearner):
         Pairwise for verification (same or not), triplet for retrieval (nearer or not).
     max_groups : int or None
         The paper's mu: rounds of selection. A group may be chosen again, so this bounds the number of distinct
-        groups. None: as many as there are groups, 400 at the most.
+        groups, and may be larger than theirs. None: as many as there are groups, 400 at the most.
     ridge : "auto" or float
         Strength of ridge/2 ||A||_F^2. "auto" is min(1, D / 1600), D = max_groups x mean group size.
     threshold, pair_balance : float, "equal", "samples" or "literal"
@@ -44,13 +45,15 @@ class SparseBlockMetric(MetricLearner):
     beta, n_neighbors : float, int or None
         Of the triplet loss: the margin is about ln(beta); only the `n_neighbors` nearest samples of its own class
         pull at a sample (None: all).
-    whiten : "auto", int or None
-        Whiten each feature group on the samples to learn from, keeping that many of its directions at most. "auto":
-        45 for a store of descriptors, none for an array. The metric takes the features as they were before.
+    min_per_class, max_per_class : int, int or None
+        Classes with fewer samples are not learned from, and of each class only the first so many samples (None: all).
+    whiten : "auto", bool, int or None
+        Whiten each feature group on the samples to learn from, keeping that many of its directions at most; True: all
+        that are not noise; False and None: none. "auto": for a store of descriptors 2 sqrt(n_samples), from 10 to the
+        paper's 45; none for an array. The metric takes the features as they were before.
     normalise : "none", "root" or "unit"
         What becomes of the codes c of what was learned, measured from the mean of the samples to learn from: c,
-        c / sqrt(||c||) or c / ||c||; see `Metric`. Learning does not see it. `threshold_` is then the best on pairs of
-        these samples, not that of the loss.
+        c / sqrt(||c||) or c / ||c||; see `Metric`. Learning does not see it.
     score_norm : "frobenius" or "spectral"
         How line 4 of Algorithm 1 measures a projected gradient.
     search : "auto", "fast" or "exact"
@@ -77,6 +80,8 @@ class SparseBlockMetric(MetricLearner):
     ----------
     metric_ : Metric
         What was learned, to be saved and used without the estimator.
+    basis_ : Basis or None
+        The chosen groups, their directions U_k and eigenvalues, for step 2; None where none was chosen.
     components_ : array (n_components, n_features)
     selected_groups_ : array
         Distinct groups by number, in order of first choice; `selected_group_names_` has their names.
@@ -110,7 +115,9 @@ class SparseBlockMetric(MetricLearner):
         pair_balance: Balance = "equal",
         beta: float = 1e6,
         n_neighbors: int | None = None,
-        whiten: int | Literal["auto"] | None = "auto",
+        min_per_class: int = 1,
+        max_per_class: int | None = None,
+        whiten: bool | int | Literal["auto"] | None = "auto",
         normalise: Normalise = "none",
         score_norm: Literal["frobenius", "spectral"] = "frobenius",
         search: Literal["auto", "fast", "exact"] = "auto",
@@ -131,6 +138,8 @@ class SparseBlockMetric(MetricLearner):
         self.pair_balance = pair_balance
         self.beta = beta
         self.n_neighbors = n_neighbors
+        self.min_per_class = min_per_class
+        self.max_per_class = max_per_class
         self.whiten = whiten
         self.normalise = normalise
         self.score_norm = score_norm
@@ -150,36 +159,36 @@ class SparseBlockMetric(MetricLearner):
         `rows` (sample numbers or a mask) chooses samples to learn from without copying the others away.
         """
         X, y, rows = self._checked_data(X, y, rows)
-        settings = Settings.of(self)
-        check_choice("score_norm", self.score_norm, ["frobenius", "spectral"])
+        self.check_settings()
         check_callback(self.callback)
-        search_from(self.search, 1)
         data = TrainingData.of(X, y, rows, self.feature_groups)
-        dims = data.whitened_dims(self.whiten)
-        ridge_from(self.ridge, 1)
-        max_groups_from(self.max_groups, len(data.groups))
-        settings = settings.kept_in(snapshots_for(self, data))
         with Listeners(self.verbose, self.callback) as listeners, single_threaded_blas():
-            data = data.whitened(dims)
-            step1 = sparse_blocks(
-                data.store,
-                Relation.from_labels(y),
-                settings,
-                listeners,
-                groups=list(range(len(data.groups))),
-                max_groups=self.max_groups,
-                ridge=self.ridge,
-                norm=self.score_norm,
-                search=self.search,
-            )
-        result = step1.result
-        factors = result.metric.factors()
-        self.metric_ = finished_metric(self, data, diagonal(factors), ridge=step1.ridge)
-        self.blocks_: dict[int, Any] = {k: result.metric.blocks[k] for k in factors}
-        self.selected_groups_ = np.array(list(factors), dtype=np.intp)
-        self.selected_group_names_ = [data.groups.names[k] for k in factors]
+            resources = Resources.of(self, listeners).kept_in(snapshots_for(self, data, None))
+            made = selected(data, self, {None: list(range(len(data.groups)))}, resources)
+        (result,) = made.results.values()
+        self.basis_ = made.basis
+        if made.basis is None:
+            warn_of_zero()
+            empty = Basis.plain(np.arange(1), data.n_features, mean=np.zeros(1))
+            self.metric_ = self._metric(empty, np.zeros((1, 1), data.dtype), data, self.normalise, ridge=made.ridge)
+        else:
+            step1 = replace(made.basis, weigh=1.0)
+            self.metric_ = self._metric(step1, None, data, self.normalise, ridge=made.ridge, loss=self.loss)
+        self._set_threshold(data.X, data.rows, data.y)
+        self.blocks_: dict[int, Any] = made.blocks
+        self.selected_groups_ = np.array(made.groups, dtype=np.intp)
+        self.selected_group_names_ = [data.groups.names[k] for k in made.groups]
         self.history_ = listeners.history
         self.objective_ = result.objective
-        self.ridge_ = step1.ridge
+        self.ridge_ = made.ridge
         self.stopped_because_ = result.stopped_because
         return self
+
+    def check_settings(self) -> None:
+        """The parameters that need no data to be checked."""
+        LossSettings.of(self)
+        check_choice("normalise", self.normalise, NORMALISATIONS)
+        check_choice("score_norm", self.score_norm, ["frobenius", "spectral"])
+        search_from(self.search, 1)
+        ridge_from(self.ridge, 1)
+        max_groups_from(self.max_groups, 1)

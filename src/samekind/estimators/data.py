@@ -1,6 +1,6 @@
 """What the learners read, be it an array or a store: feature groups of labelled samples, whitened where asked for."""
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -8,16 +8,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from samekind.estimators.validation import check_count, families_from
-from samekind.groupcodes import GroupCodes
-from samekind.kernels.lengths import Normalise
 from samekind.kernels.spectral import Matrix
 from samekind.kernels.types import Array, IntArray
-from samekind.metric import Metric
+from samekind.model.basis import Basis
 from samekind.store import ArrayStore, FeatureGroups, FeatureStore, RowsOf, WhitenedStore, Whitening
 from samekind.store.groups import GroupSpec
 
-WHITENED_DIMS = 45  # per group of a store, as in the paper
-ROWS_AT_ONCE = 2048  # whose selected features are held while they are encoded
+WHITENED_DIMS = 45  # per group of a store at the most, as in the paper
+FEWEST_WHITENED = 10
+EVERYTHING = -1  # whitened dimensions: all that are not noise
+
+Progress = Callable[[int, int], None]
 
 
 def is_store(X: Any) -> bool:
@@ -35,6 +36,13 @@ def checked_rows(rows: ArrayLike | None, n_samples: int) -> IntArray:
         raise ValueError(
             f"rows must be sample numbers, or a mask of {n_samples} booleans, but is {given.dtype} of shape "
             f"{given.shape}."
+        )
+    if len(np.unique(given)) < len(given):
+        mask = given.shape == (n_samples,) and np.isin(given, (0, 1)).all()
+        raise ValueError(
+            "rows holds only 0 and 1, as a mask would: give booleans, rows.astype(bool), to choose by a mask."
+            if mask
+            else "rows names a sample twice: give each sample number once."
         )
     if given.size and (given.min() < 0 or given.max() >= n_samples):
         raise ValueError(
@@ -64,20 +72,29 @@ class TrainingData:
         groups = FeatureGroups.parse(feature_groups, X.shape[1])
         return cls(X, rows, y, groups, X.shape[1], RowsOf(ArrayStore(X, groups), rows), None)
 
-    def whitened(self, dims: int | None) -> "TrainingData":
-        """Whitened on these samples; as it is where None."""
+    def whitened(self, dims: int | None, n_jobs: int | None = None, progress: Progress | None = None) -> "TrainingData":
+        """Whitened on these samples, `dims` directions of a group at the most; as it is where None."""
         if dims is None:
             return self
         if hasattr(self.store, "read_ahead"):
             self.store.read_ahead(range(len(self.store.group_sizes)))
-        whitening = Whitening.learned(self.store, np.arange(len(self.rows)), dims=dims)
-        return replace(self, store=WhitenedStore(self.store, whitening), whitening=whitening)
+        whitening = Whitening.learned(
+            self.store,
+            np.arange(len(self.rows)),
+            dims=None if dims == EVERYTHING else dims,
+            n_jobs=n_jobs,
+            progress=progress,
+        )
+        return replace(self, store=WhitenedStore(self.store, whitening, n_jobs), whitening=whitening)
 
     def whitened_dims(self, whiten: Any) -> int | None:
-        """What a learner's `whiten` says."""
+        """What a learner's `whiten` says. "auto" follows the samples: few cannot show many directions of a group."""
         if isinstance(whiten, str) and whiten == "auto":
-            return WHITENED_DIMS if is_store(self.X) else None
-        return None if whiten is None else check_count("whiten", whiten)
+            followed = int(np.clip(2 * np.sqrt(len(self.rows)), FEWEST_WHITENED, WHITENED_DIMS))
+            return followed if is_store(self.X) else None
+        if whiten is None or isinstance(whiten, bool | np.bool_):
+            return EVERYTHING if whiten else None
+        return check_count("whiten", whiten)
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -105,42 +122,53 @@ class TrainingData:
             )
         return self.store.panel(range(len(sizes)), rows)
 
-    def over_columns(self, factors: Mapping[int, Matrix]) -> tuple[IntArray, Matrix]:
-        """Factors of chosen groups, all of one width, as one factor over the columns of X, these in rising order."""
-        if not factors:
-            return np.zeros(0, dtype=np.intp), np.zeros((0, 0))
+    def basis(self, factors: Mapping[int, Matrix], feature_names: Any = None) -> Basis:
+        """U_dagger of chosen groups over the columns of X, and Lambda, from factors with orthogonal columns.
+
+        `factors[k]` is L_k of `A_k = L_k L_k^T = U_k Lambda_k U_k^T` (Algorithm 1, line 8).
+        """
         columns, order = self._columns(list(factors))
-        stacked = [factor if self.whitening is None else self._map(k) @ factor for k, factor in factors.items()]
-        return columns, np.concatenate(stacked)[order]
+        owners = np.repeat(np.arange(len(factors)), [len(self.groups.columns[k]) for k in factors])
+        lengths = {k: np.linalg.norm(L, axis=0) for k, L in factors.items()}
+        blocks = [self._raw_block(k, L / lengths[k]) for k, L in factors.items()]
+        return Basis(
+            columns,
+            self.n_features,
+            groups=self.names(list(factors)),
+            mean=self.mean(list(factors)),
+            values=np.concatenate([block.T.ravel() for block in blocks]).astype(self.dtype),
+            rows=np.repeat(np.arange(len(factors)), [L.shape[1] for L in factors.values()]),
+            owners=owners[order],
+            eigenvalues=np.concatenate([length**2 for length in lengths.values()]),
+            feature_names=feature_names,
+        )
 
-    def columns_of(self, chosen: Sequence[int]) -> IntArray:
-        """The columns of X of the chosen groups, in rising order."""
-        return self._columns(chosen)[0]
+    def plain_basis(self, feature_names: Any = None) -> Basis:
+        """All groups as they are, or whitened, side by side in their order: what a joint metric alone learns on."""
+        every = range(len(self.groups))
+        if self.whitening is None and np.array_equal(np.concatenate(self.groups.columns), np.arange(self.n_features)):
+            return Basis.plain(np.arange(self.n_features), self.n_features, mean=self.mean(list(every)))
+        sizes = self.store.group_sizes
+        basis = self.basis({k: np.eye(int(sizes[k])) for k in every})
+        return replace(basis, feature_names=feature_names)
 
-    def group_codes(self, bases: Mapping[int, Matrix], normalise: Normalise) -> GroupCodes:
-        """`U_k^T x_k` of chosen groups over the columns of X, these in rising order."""
-        columns = self.columns_of(list(bases))
-        number = np.empty(len(columns), dtype=np.intp)
-        values, rows = [], []
-        for at, (k, U) in enumerate(bases.items()):
-            own = self.groups.columns[k]
-            number[np.searchsorted(columns, own)] = at
-            block = U if self.whitening is None else self._map(k) @ U
-            values.append(block[np.argsort(own)].T.ravel())
-            rows.append(np.full(U.shape[1], at))
-        return GroupCodes(np.concatenate(values).astype(self.dtype), np.concatenate(rows), number, normalise)
+    def mean(self, chosen: Sequence[int]) -> NDArray[np.float64]:
+        """Of the columns of chosen groups, in rising order: that of whitening, or of the samples."""
+        columns, order = self._columns(chosen)
+        if self.whitening is not None:
+            return np.concatenate([self.whitening.of(k)[0] for k in chosen])[order].astype(np.float64)
+        sums = [
+            part.sum(axis=0, dtype=np.float64) for part in Basis.plain(columns, self.n_features).read(self.X, self.rows)
+        ]
+        mean: NDArray[np.float64] = np.sum(sums, axis=0) / len(self.rows)
+        return mean
 
-    def whitening_mean(self, chosen: Sequence[int]) -> Array | None:
-        """Of the columns of the chosen groups, in rising order, where there is whitening."""
-        if self.whitening is None or not len(chosen):
-            return None
-        _, order = self._columns(chosen)
-        return np.concatenate([self.whitening.of(k)[0] for k in chosen])[order].astype(self.dtype)
-
-    def mean(self, columns: IntArray) -> Array:
-        """Of some columns of X, over these samples."""
-        sums = [part.sum(axis=0, dtype=np.float64) for part in _parts(self.X, self.rows, columns)]
-        return (np.sum(sums, axis=0) / len(self.rows)).astype(self.dtype)
+    def part(self, places: IntArray) -> "TrainingData":
+        """Some of these samples, by their places among them; not whitened."""
+        raw = self.store.raw if isinstance(self.store, WhitenedStore) else self.store
+        assert isinstance(raw, RowsOf)
+        rows = self.rows[places]
+        return replace(self, rows=rows, y=self.y[places], store=RowsOf(raw.store, rows), whitening=None)
 
     def extractor(self, chosen: Sequence[int]) -> Mapping[str, Any] | None:
         """How the columns of the chosen groups come from a picture, where X is a store of pictures."""
@@ -158,30 +186,11 @@ class TrainingData:
         order = np.argsort(columns)
         return columns[order], order
 
-    def _map(self, k: int) -> Matrix:
-        assert self.whitening is not None
-        return self.whitening.of(k)[1].astype(np.float64)
-
-
-def codes_of(X: Any, rows: IntArray, metric: Metric) -> Array:
-    """Codes of some samples of an array or a store; of a store only the groups that the metric reads are touched."""
-    if not is_store(X):
-        return metric.transform(X[rows])
-    parts = [metric.transform(part) for part in _parts(X, rows, metric.columns)]
-    return np.concatenate(parts) if parts else np.empty((0, metric.n_components), X.dtype)
-
-
-def _parts(X: Any, rows: IntArray, columns: IntArray) -> Iterator[Array]:
-    """Some columns of some samples, `ROWS_AT_ONCE` at a time."""
-    some_rows = [rows[start : start + ROWS_AT_ONCE] for start in range(0, len(rows), ROWS_AT_ONCE)]
-    if not is_store(X):
-        yield from (X[np.ix_(some, columns)] for some in some_rows)
-        return
-    ends = np.cumsum(X.group_sizes)
-    chosen = np.unique(np.searchsorted(ends, columns, side="right"))
-    inside = np.concatenate([np.arange(ends[k] - X.group_sizes[k], ends[k]) for k in chosen])
-    read = np.searchsorted(inside, columns)
-    yield from (X.panel(chosen.tolist(), some)[:, read] for some in some_rows)
+    def _raw_block(self, k: int, U: Matrix) -> Matrix:
+        """U_k over the columns of X, these in rising order."""
+        block = U if self.whitening is None else self.whitening.of(k)[1].astype(np.float64) @ U
+        in_order: Matrix = block[np.argsort(self.groups.columns[k])]
+        return in_order
 
 
 def _groups_of(store: FeatureStore, feature_groups: GroupSpec) -> FeatureGroups:

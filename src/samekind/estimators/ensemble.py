@@ -1,51 +1,55 @@
 """Both steps as one estimator."""
 
+from __future__ import annotations
+
+import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from os import PathLike
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 
 from samekind.estimators.base import MetricLearner
+from samekind.estimators.block import SparseBlockMetric
 from samekind.estimators.data import TrainingData
+from samekind.estimators.joint import JointMetric
 from samekind.estimators.progress import Listeners
 from samekind.estimators.resume import snapshots_for
 from samekind.estimators.steps import (
-    Settings,
-    Step1,
-    diagonal,
-    finished_metric,
-    intermediate_features,
+    Joined,
+    Resources,
+    Selected,
+    convergence_message,
     joined,
-    joint_metric,
-    metric_on_group_codes,
-    orthonormal_basis,
-    sparse_blocks,
+    limited,
+    selected,
+    warn_of_zero,
 )
-from samekind.estimators.validation import (
-    anchors_from,
-    check_callback,
-    check_choice,
-    check_count,
-    max_groups_from,
-    ridge_from,
-    search_from,
-)
-from samekind.kernels.lengths import NORMALISATIONS, Normalise
-from samekind.kernels.spectral import Matrix
-from samekind.losses.pairwise import Balance
-from samekind.metric import Metric
+from samekind.estimators.tuning import PATH, Candidate, LeftOut, Trial, best_of, class_folds, judged_rows
+from samekind.estimators.use import codes_in_use, groups_with_mirror, plain_score
+from samekind.estimators.validation import check_callback, check_choice, check_count, check_cv, check_number
+from samekind.kernels.lengths import Normalise
+from samekind.kernels.types import MIRRORS, Array, IntArray, Mirror
+from samekind.model.basis import Basis
+from samekind.model.metric import Metric
 from samekind.relation import Relation
 from samekind.solvers.events import Event
-from samekind.solvers.joint import JointResult
 from samekind.store import FeatureStore
 from samekind.store.groups import GroupSpec
 from samekind.threads import single_threaded_blas
 
+GROUPS = ("none", "scale", "root", "unit")
+SHORT_CODE = 150  # numbers, as in the paper
+PRINCIPAL = 600  # directions that step 2 learns on at the most
+MANY_SAMPLES = 2_000  # from so many on, fewer ridges are tried
+
 
 class EnsembleMetric(MetricLearner):
-    """Ensemble metric learning: step 1 picks feature groups, step 2 learns one joint, low-rank metric on them.
+    """Ensemble metric learning: step 1 picks feature groups, step 2 learns one joint metric on them.
 
     Parameters
     ----------
@@ -54,47 +58,68 @@ class EnsembleMetric(MetricLearner):
     families : None, sequence or mapping
         One label per feature group (or group name -> label): step 1 runs once per family, on its groups alone, and
         step 2 joins what all of them picked. None: the families of the store, or one family.
-    max_groups : int or None
-        Rounds of selection per family; as in `SparseBlockMetric`.
-    n_components, solver, trace_bound
-        Of step 2; as in `JointMetric`.
-    ridge : "auto" or float
-        "auto" is min(1, D / 1600), D being max_groups x mean group size in step 1 and the rank after step 1 in step 2;
-        a number is taken for both.
-    normalise_groups : "none", "root" or "unit"
-        What becomes of the intermediate features of each group before step 2: as they are, or divided by (the square
-        root of) their length, so that no group counts for too much where a sample is odd. The metric then keeps what
-        step 1 made of each group, and has no `components_` over the features.
-    search, anchors : as in `SparseBlockMetric` and `JointMetric`
-        How step 1 looks for groups, and how many samples step 2 goes over.
-    checkpoint : path or None
-        As in `SparseBlockMetric`, for both steps.
-    loss, threshold, pair_balance, beta, n_neighbors, whiten, normalise, score_norm, max_iter, tol, memory_budget,
-    random_state, n_jobs, verbose, callback
-        As in `SparseBlockMetric` and `JointMetric`, for both steps. A callback that returns True ends the running
-        step; where that is step 1, step 2 is left out and the metric is that of step 1.
+    loss, max_groups, n_components
+        Of both steps, of step 1 (per family), of step 2; None: as `selection` and `joint` say. `n_components="auto"`
+        takes 150, or all where classes left out are told apart clearly better by longer codes.
+    selection : SparseBlockMetric, Basis or None
+        Step 1: its settings (`selection__ridge` and so on), a fitted one or its `basis_` to go on from, or None for the
+        defaults. Its `memory_budget`, `random_state`, `checkpoint`, `n_jobs`, `verbose`, `callback` and `normalise` are
+        not used: those of this estimator are.
+    joint : JointMetric or None
+        Step 2: its settings (`joint__ridge` and so on). With `target="auto"` and `ridge="auto"` they are chosen on
+        classes left out: how strongly step 2 is held to step 1's metric (`"identity"`), a free joint metric of low rank
+        (`"zero"`), or step 1 alone.
+    normalise_groups : "auto", "none", "scale", "root" or "unit"
+        What becomes of the features of each group between the steps: as they are; divided by their root mean square
+        length over the training samples, so that groups count alike; or divided by (the square root of) their length in
+        each sample, so that no group counts for too much where a sample is odd. With "root" and "unit" the metric has
+        no `components_` over the features. "auto": chosen on classes left out, or "scale".
+    weigh : "auto" or float
+        Power of step 1's standard deviations, Lambda^(1/2), that features are multiplied by between the steps. 0: the
+        paper's U^T x; 1: step 1's own codes. "auto": chosen on classes left out, or 0.5.
+    principal : "auto", int or None
+        Step 2 learns on so many principal directions of the features. "auto": 600. None: on all features.
+    normalise : "auto", "none", "root" or "unit"
+        What becomes of the codes, measured from the mean of the samples to learn from; see `Metric`. "auto": chosen on
+        classes left out, or "none".
+    mirror : "none", "mean" or "distances"
+        How the mirror image of a picture counts where a store of pictures is learned from; see `Metric`. Step 1 then
+        chooses among the regions whose mirror image is in the store too.
+    cv : "auto", int, float or None
+        Cross-fitting over classes: settings that are "auto" are chosen, and `metric_.calibration` is learned, on
+        classes that took no part in the learning of the metric that judges them. An int: so many folds of classes; a
+        share: one fold; None: neither is done. "auto": three folds, one fold of a fifth of the classes for more than
+        2,000 samples, none for fewer than four classes. What is returned is learned from all classes.
+    memory_budget, random_state, checkpoint, n_jobs, verbose, callback
+        As in `SparseBlockMetric`, for both steps. A callback that returns True ends the running step; where that is
+        step 1, step 2 is left out and the metric is that of step 1.
 
     Attributes
     ----------
     metric_ : Metric
         What was learned, to be saved and used without the estimator: it reads the selected columns only.
     components_ : array (n_components, n_features)
+    basis_ : Basis
+        What step 1 left: chosen groups and their directions, as step 2 learned on them.
     selected_groups_ : array
         Distinct groups by number, in order of first choice, family after family; `selected_group_names_` has their
         names.
     step1_metric_ : Metric
         What step 1 alone would give.
+    trials_ : list of Trial
+        What was tried on classes left out: candidate, AUC of pairs, mean average precision.
     certificate_ : Certificate or None
-        Of step 2; None where a callback ended the fit before it.
+        Of step 2; None where there was none.
     converged_ : bool
     history_ : list of dict
-        One record per round of step 1 ("step": "selection") and per iteration of step 2 ("step": "joint").
+        One record per round of step 1 ("step": "selection") and per iteration of step 2 ("step": "joint"), with "part"
+        where it was on a fold, and one per trial ("step": "choice").
     objective_, objective_error_, ridge_ : float, float, tuple of float
         Of step 2; its standard error where it is of a sample, or else 0; the ridges of step 1 (the largest over
         families) and step 2.
     stopped_because_ : dict
         Family -> why its selection ended (None is the only family's name where there are none).
-    threshold_, n_iter_, n_features_in_
+    threshold_, thresholds_, n_iter_, n_features_in_
 
     Notes
     -----
@@ -105,7 +130,7 @@ class EnsembleMetric(MetricLearner):
     >>> from sklearn.datasets import load_digits
     >>> from samekind import EnsembleMetric
     >>> X, y = load_digits(return_X_y=True)
-    >>> model = EnsembleMetric(feature_groups=8, loss="triplet", max_groups=6, n_components=10, ridge=0.01)
+    >>> model = EnsembleMetric(feature_groups=8, loss="triplet", max_groups=6, n_components=10)
     >>> model.fit(X[:300] / 16, y[:300]).transform(X / 16).shape
     (1797, 10)
     """
@@ -115,24 +140,17 @@ class EnsembleMetric(MetricLearner):
         feature_groups: GroupSpec = 1,
         *,
         families: Sequence[Hashable] | Mapping[str, Hashable] | None = None,
-        loss: Literal["pairwise", "triplet"] = "pairwise",
+        loss: Literal["pairwise", "triplet"] | None = None,
         max_groups: int | None = None,
-        n_components: int | None = None,
-        solver: Literal["auto", "convex", "factored"] = "auto",
-        trace_bound: float | None = None,
-        ridge: float | Literal["auto"] = "auto",
-        threshold: float = 14.0,
-        pair_balance: Balance = "equal",
-        beta: float = 1e6,
-        n_neighbors: int | None = None,
-        whiten: int | Literal["auto"] | None = "auto",
-        normalise: Normalise = "none",
-        normalise_groups: Normalise = "none",
-        score_norm: Literal["frobenius", "spectral"] = "frobenius",
-        search: Literal["auto", "fast", "exact"] = "auto",
-        anchors: int | Literal["auto", "all", "grow"] = "auto",
-        max_iter: int = 500,
-        tol: float = 1e-3,
+        n_components: int | Literal["auto"] | None = None,
+        selection: SparseBlockMetric | Basis | None = None,
+        joint: JointMetric | None = None,
+        normalise_groups: Literal["auto", "none", "scale", "root", "unit"] = "auto",
+        weigh: float | Literal["auto"] = "auto",
+        principal: int | Literal["auto"] | None = "auto",
+        normalise: Normalise | Literal["auto"] = "auto",
+        mirror: Mirror = "none",
+        cv: int | float | Literal["auto"] | None = "auto",
         memory_budget: int | str = "1GB",
         random_state: int | np.random.RandomState | None = None,
         checkpoint: str | PathLike[str] | None = None,
@@ -145,21 +163,14 @@ class EnsembleMetric(MetricLearner):
         self.loss = loss
         self.max_groups = max_groups
         self.n_components = n_components
-        self.solver = solver
-        self.trace_bound = trace_bound
-        self.ridge = ridge
-        self.threshold = threshold
-        self.pair_balance = pair_balance
-        self.beta = beta
-        self.n_neighbors = n_neighbors
-        self.whiten = whiten
-        self.normalise = normalise
+        self.selection = selection
+        self.joint = joint
         self.normalise_groups = normalise_groups
-        self.score_norm = score_norm
-        self.search = search
-        self.anchors = anchors
-        self.max_iter = max_iter
-        self.tol = tol
+        self.weigh = weigh
+        self.principal = principal
+        self.normalise = normalise
+        self.mirror = mirror
+        self.cv = cv
         self.memory_budget = memory_budget
         self.random_state = random_state
         self.checkpoint = checkpoint
@@ -167,104 +178,357 @@ class EnsembleMetric(MetricLearner):
         self.verbose = verbose
         self.callback = callback
 
+    def set_params(self, **params: Any) -> Self:
+        """As of any estimator; `selection__...` and `joint__...` make the step where it is None."""
+        for name, step in (("selection", SparseBlockMetric), ("joint", JointMetric)):
+            if any(key.startswith(f"{name}__") for key in params) and getattr(self, name) is None and name not in params:
+                setattr(self, name, step(**({"target": "auto"} if name == "joint" else {})))
+        return super().set_params(**params)
+
     def fit(self, X: ArrayLike | FeatureStore, y: ArrayLike, rows: ArrayLike | None = None) -> Self:
         """Learn from X, (n_samples, n_features) or a store of feature groups, and class labels y.
 
         `rows` (sample numbers or a mask) chooses samples to learn from without copying the others away.
         """
         X, y, rows = self._checked_data(X, y, rows)
-        settings = Settings.of(self)
-        check_choice("score_norm", self.score_norm, ["frobenius", "spectral"])
-        check_choice("normalise_groups", self.normalise_groups, NORMALISATIONS)
-        check_choice("solver", self.solver, ["auto", "convex", "factored"])
-        check_callback(self.callback)
-        search_from(self.search, 1)
-        anchors_from(self.anchors, 1)
-        if self.n_components is not None:
-            check_count("n_components", self.n_components, self.n_features_in_, ", the number of features")
+        self._check_parameters()
         data = TrainingData.of(X, y, rows, self.feature_groups)
-        families, dims = data.families(self.families), data.whitened_dims(self.whiten)
-        ridge_from(self.ridge, 1)
-        for family, members in families.items():
-            max_groups_from(self.max_groups, len(members), family)
-        settings = settings.kept_in(snapshots_for(self, data, families))
-        relation = Relation.from_labels(y)
+        families = self._families(data)
         with Listeners(self.verbose, self.callback) as listeners, single_threaded_blas():
-            data = data.whitened(dims)
-            steps1 = self._select(data.store, relation, families, settings, listeners)
-            factors = {k: L for step1 in steps1.values() for k, L in step1.result.metric.factors().items()}
-            ridges = [max((step1.ridge for step1 in steps1.values()), default=0.0)]
-            self.step1_metric_ = finished_metric(self, data, diagonal(factors), ridge=ridges)
-            self.metric_, self.certificate_, self.converged_ = self.step1_metric_, None, False
-            self.objective_ = sum(step1.result.objective for step1 in steps1.values())
-            self.objective_error_ = 0.0
-            if factors and not listeners.stopped:
-                bases = {k: orthonormal_basis(L) for k, L in factors.items()}
-                result, ridge = self._join(data.store, relation, bases, settings, listeners)
-                ridges.append(ridge)
-                self.metric_ = self._joined_metric(data, bases, result, ridge=ridges)
-                self.certificate_, self.converged_ = result.certificate, result.converged
-                self.objective_, self.objective_error_ = result.objective, result.objective_error
-        self.selected_groups_ = np.array(list(factors), dtype=np.intp)
-        self.selected_group_names_ = list(data.names(list(factors)))
-        self.history_ = listeners.history
-        self.ridge_ = tuple(ridges)
-        self.stopped_because_ = {family: step1.result.stopped_because for family, step1 in steps1.items()}
+            resources = Resources.of(self, listeners).kept_in(snapshots_for(self, data, families))
+            learning = _Learning(self, data, families, resources)
+            chosen, left_out = learning.chosen()
+            learned = learning.learned(chosen.candidate)
+        self._keep(data, learning, learned, chosen, left_out)
         return self
 
-    def _select(
-        self,
-        store: FeatureStore,
-        relation: Relation,
-        families: dict[Hashable, list[int]],
-        settings: Settings,
-        listeners: Listeners,
-    ) -> dict[Hashable, Step1]:
-        """Step 1, family after family, until a callback stops it."""
-        steps1: dict[Hashable, Step1] = {}
-        for number, (family, members) in enumerate(families.items()):
-            if listeners.stopped:
-                break
-            steps1[family] = sparse_blocks(
-                store,
-                relation,
-                settings,
-                listeners,
-                groups=members,
-                max_groups=self.max_groups,
-                ridge=self.ridge,
-                norm=self.score_norm,
-                search=self.search,
-                family=family,
-                number=number,
-            )
-        return steps1
+    @property
+    def _selection(self) -> SparseBlockMetric:
+        """Step 1's settings."""
+        step = clone(self.selection) if isinstance(self.selection, SparseBlockMetric) else SparseBlockMetric()
+        given = {"loss": self.loss, "max_groups": self.max_groups}
+        return step.set_params(**{name: value for name, value in given.items() if value is not None})
 
-    def _join(
+    @property
+    def _joint(self) -> JointMetric:
+        """Step 2's settings; its `n_components` may be "auto" here."""
+        step = JointMetric(target="auto") if self.joint is None else clone(self.joint)
+        given = {"loss": self.loss, "n_components": self.n_components}
+        return step.set_params(**{name: value for name, value in given.items() if value is not None})
+
+    def _given_basis(self) -> Basis | None:
+        """That of a step 1 that was learned before."""
+        if isinstance(self.selection, Basis):
+            return self.selection
+        return getattr(self.selection, "basis_", None)
+
+    def _check_parameters(self) -> None:
+        if not isinstance(self.selection, SparseBlockMetric | Basis | None):
+            raise ValueError(f"selection={self.selection!r} must be a SparseBlockMetric, a Basis or None.")
+        if not isinstance(self.joint, JointMetric | None):
+            raise ValueError(f"joint={self.joint!r} must be a JointMetric or None.")
+        check_choice("normalise_groups", self.normalise_groups, ["auto", *GROUPS])
+        check_choice("normalise", self.normalise, ["auto", "none", "root", "unit"])
+        check_choice("mirror", self.mirror, MIRRORS)
+        if self.weigh != "auto":
+            check_number("weigh", self.weigh, at_least=0)
+        if self.principal is not None and self.principal != "auto":
+            check_count("principal", self.principal)
+        if self.n_components is not None and self.n_components != "auto":
+            check_count("n_components", self.n_components)
+        check_cv(self.cv)
+        check_callback(self.callback)
+        self._selection.check_settings()
+        self._joint.set_params(n_components=None).check_settings()
+
+    def _families(self, data: TrainingData) -> dict[Hashable, list[int]]:
+        """The groups of each family that may be chosen."""
+        families = data.families(self.families)
+        if self.mirror == "none":
+            return families
+        usable = set(groups_with_mirror(data.X))
+        left = {family: [k for k in members if k in usable] for family, members in families.items()}
+        return {family: members for family, members in left.items() if members}
+
+    def _keep(
+        self, data: TrainingData, learning: _Learning, learned: _Learned, chosen: Trial, left_out: LeftOut | None
+    ) -> None:
+        """The fitted attributes."""
+        step1, joint = learning.step1, learned.joined
+        self.basis_ = learned.metric.basis
+        self.step1_metric_ = learning.metric(replace(learned.metric.basis, weigh=1.0), None, "none")
+        self.trials_ = learning.trials
+        self.history_ = [*learning.resources.listeners.history, *(trial.record() for trial in learning.trials)]
+        self.certificate_ = None if joint is None else joint.result.certificate
+        self.converged_ = joint is None or joint.result.converged
+        self.objective_ = step1.objective if joint is None else joint.result.objective
+        self.objective_error_ = 0.0 if joint is None else joint.result.objective_error
+        self.ridge_ = (step1.ridge, *(() if joint is None else (joint.ridge,)))
+        self.selected_groups_ = np.array(step1.groups, dtype=np.intp)
+        self.selected_group_names_ = list(learned.metric.groups)
+        self.stopped_because_ = {family: result.stopped_because for family, result in step1.results.items()}
+        self.metric_ = replace(learned.metric, normalise=chosen.normalise)
+        self._warn(joint, learning)
+        if left_out is None:
+            self._set_threshold(data.X, data.rows, data.y)
+        else:
+            self._calibrate([(codes, labels) for codes, labels in learning.normalised_parts(left_out, chosen)])
+
+    def _warn(self, joint: Joined | None, learning: _Learning) -> None:
+        if joint is not None and not joint.result.converged and not learning.resources.listeners.stopped:
+            warnings.warn(convergence_message("Step 2", joint.result), ConvergenceWarning, stacklevel=4)
+        asked = self._joint.n_components
+        if isinstance(asked, int) and self.metric_.n_components < asked:
+            warnings.warn(
+                f"Codes have {self.metric_.n_components} numbers, fewer than the {asked} that were asked for: the "
+                "samples and groups learned from show no more directions.",
+                UserWarning,
+                stacklevel=4,
+            )
+        beaten = learning.beaten_by_plain
+        if beaten is not None:
+            warnings.warn(beaten, UserWarning, stacklevel=4)
+
+
+@dataclass
+class _Learned:
+    metric: Metric
+    joined: Joined | None
+
+
+class _Learning:
+    """One fit: candidates, folds of classes left out, and the final fit on all."""
+
+    def __init__(
         self,
-        store: FeatureStore,
-        relation: Relation,
-        bases: dict[int, Matrix],
-        settings: Settings,
-        listeners: Listeners,
-    ) -> tuple[JointResult, float]:
-        """Step 2, on the intermediate features of all families."""
-        Z = intermediate_features(store, bases, relation.order, self.normalise_groups)
-        return joint_metric(
+        estimator: EnsembleMetric,
+        data: TrainingData,
+        families: dict[Hashable, list[int]],
+        resources: Resources,
+    ):
+        self.estimator = estimator
+        self.data = data
+        self.families = families
+        self.resources = resources
+        self.trials: list[Trial] = []
+        self.plain: list[tuple[float, float]] = []  # of each fold: AUC, mAP
+        self.joint = estimator._joint
+        self._step1: Selected | None = None
+
+    # Choosing
+
+    def chosen(self) -> tuple[Trial, LeftOut | None]:
+        """What is to be learned on all classes, and the codes of classes left out that calibrate it."""
+        folds = class_folds(self.data.y, self.estimator.cv, self.resources.seed)
+        if not folds or self.resources.listeners.stopped:
+            return Trial(self._by_rule(), self._normalisations()[0], np.nan, np.nan), None
+        parts = [_Fold(self, number, *fold) for number, fold in enumerate(folds, 1)]
+        parts = [part for part in parts if part.basis is not None]
+        if not parts or self.resources.listeners.stopped:
+            return Trial(self._by_rule(), self._normalisations()[0], np.nan, np.nan), None
+        self.plain = [part.plain() for part in parts]
+        tried: list[LeftOut] = []
+        firsts = [Candidate(by, weigh, "none", n_components=self._rank()) for by in self._groups() for weigh in self._weighs()]
+        for candidate in firsts:
+            tried.append(LeftOut(candidate, [part.codes(candidate) for part in parts]))
+        bases = [trial for each in tried for trial in each.trials(self._normalisations())]
+        base = best_of(bases).candidate
+        self.trials = bases if self._may_skip_step2() else []
+        for candidate in self._of_step2(base):
+            if self.resources.listeners.stopped:
+                break
+            tried.append(LeftOut(candidate, [part.codes(candidate) for part in parts]))
+            self.trials += tried[-1].trials(self._normalisations())
+        best = best_of(self.trials)
+        return best, next(each for each in tried if each.candidate == best.candidate)
+
+    def _by_rule(self) -> Candidate:
+        """Where nothing can be left out."""
+        groups, weigh = self._groups()[0], self._weighs()[0]
+        target = "identity" if self.joint.target == "auto" else self.joint.target
+        return Candidate(groups, weigh, target, None, self._rank(target))
+
+    def _groups(self) -> list[str]:
+        given = self.estimator.normalise_groups
+        return ["scale", "unit", "none"] if given == "auto" else [given]
+
+    def _weighs(self) -> list[float]:
+        given = self.estimator.weigh
+        return [0.5, 0.0, 1.0] if given == "auto" else [float(given)]
+
+    def _normalisations(self) -> list[Normalise]:
+        given = self.estimator.normalise
+        if given != "auto":
+            return [given]
+        return ["none"] if self.estimator.mirror == "distances" else ["none", "root", "unit"]
+
+    def _rank(self, target: str = "none") -> int | None:
+        """How long codes may be."""
+        asked = self.joint.n_components
+        if asked == "auto" or (asked is None and target == "zero" and self.joint.target == "auto"):
+            return SHORT_CODE if target == "zero" else None
+        return asked
+
+    def _may_skip_step2(self) -> bool:
+        return bool(self.joint.target == "auto")
+
+    def _of_step2(self, base: Candidate) -> list[Candidate]:
+        """Along paths of ridges, the largest first; simpler ones first."""
+        given, target = self.joint.ridge, self.joint.target
+        many = len(self.data.y) > MANY_SAMPLES
+        made: list[Candidate] = []
+        if target in ("auto", "identity"):
+            path = (PATH[1::2] if many else PATH) if given == "auto" else (given,)
+            for rank in dict.fromkeys([SHORT_CODE, None] if self.joint.n_components == "auto" else [self._rank()]):
+                made += [replace(base, target="identity", ridge=ridge, n_components=rank) for ridge in path]
+        if target in ("auto", "zero"):
+            ridges = ["auto", "8 auto"] if given == "auto" else [given]
+            weigh = 0.5 if self.estimator.weigh == "auto" else base.weigh
+            made += [
+                replace(base, weigh=weigh, target="zero", ridge=ridge, n_components=self._rank("zero"))
+                for ridge in ridges
+            ]
+        return made
+
+    # Learning
+
+    @property
+    def step1(self) -> Selected:
+        assert self._step1 is not None
+        return self._step1
+
+    def learned(self, candidate: Candidate) -> _Learned:
+        """Both steps on all samples."""
+        given = self.estimator._given_basis()
+        if given is None:
+            self._step1 = selected(self.data, self.estimator._selection, self.families, self.resources)
+        else:
+            numbers = {name: k for k, name in enumerate(self.data.groups.names)}
+            self._step1 = Selected(given, [numbers[name] for name in given.groups if name in numbers], {}, {}, 0.0)
+        if self._step1.basis is None:
+            warn_of_zero()
+            columns = np.arange(1)
+            empty = Basis.plain(columns, self.data.n_features, mean=np.zeros(1))
+            return _Learned(Metric(empty, np.zeros((1, 1))), None)
+        if self.resources.listeners.stopped:
+            candidate = replace(candidate, target="none")
+        return self.continued(self._step1.basis, self.data, candidate, self.resources)
+
+    def continued(
+        self, basis: Basis, data: TrainingData, candidate: Candidate, resources: Resources, start: Any = None
+    ) -> _Learned:
+        """From a basis to a metric, on some samples."""
+        step = clone(self.joint)
+        places = limited(data.y, step.min_per_class, None)
+        rows, y = data.rows[places], data.y[places]
+        basis = between(basis, data.X, rows, candidate)
+        if candidate.target == "none":
+            return _Learned(self.metric(basis, _leading(basis, candidate.n_components), "none"), None)
+        relation = Relation.from_labels(y)
+        ridge = candidate.ridge
+        if isinstance(ridge, str):
+            dims = min(self._principal() or basis.n_codes, basis.n_codes)
+            ridge = (8.0 if ridge.startswith("8") else 1.0) * min(1.0, dims / 1600)
+        step.set_params(
+            target=candidate.target,
+            ridge="auto" if ridge is None else ridge,
+            n_components=None if candidate.n_components is None else min(candidate.n_components, basis.n_codes),
+        )
+        Z = basis.transform(data.X, rows[relation.order])
+        made = joined(
             Z,
             relation,
-            settings,
-            listeners,
-            n_components=None if self.n_components is None else min(self.n_components, Z.shape[1]),
-            ridge=self.ridge,
-            trace_bound=self.trace_bound,
-            solver=self.solver,
-            anchors=self.anchors,
+            step,
+            resources,
+            name="step2" if not resources.part else f"step2-{candidate}",
+            principal=self._principal(),
+            weights=basis.weights,
+            start=start,
+        )
+        if not len(made.components):
+            warn_of_zero()
+            made = replace(made, components=np.zeros((1, basis.n_codes)))
+        return _Learned(self.metric(basis, made.components, "none", ridge=[self._ridge1(), made.ridge]), made)
+
+    def _principal(self) -> int | None:
+        given = self.estimator.principal
+        return PRINCIPAL if given == "auto" else given
+
+    def _ridge1(self) -> float:
+        return 0.0 if self._step1 is None else self._step1.ridge
+
+    def metric(self, basis: Basis, components: Array | None, normalise: Normalise, **notes: Any) -> Metric:
+        dtype = self.data.dtype
+        return self.estimator._metric(
+            basis, None if components is None else components.astype(dtype), self.data, normalise, **notes
         )
 
-    def _joined_metric(
-        self, data: TrainingData, bases: dict[int, Matrix], result: JointResult, **notes: list[float]
-    ) -> Metric:
-        if self.normalise_groups == "none":
-            return finished_metric(self, data, joined(bases, result.L), **notes)
-        return metric_on_group_codes(self, data, bases, result.L, self.normalise_groups, **notes)
+    def normalised_parts(self, left_out: LeftOut, chosen: Trial) -> list[tuple[Array, NDArray[Any]]]:
+        from samekind.kernels.lengths import normalised
+
+        return [(normalised(codes, chosen.normalise), labels) for codes, labels in left_out.parts]
+
+    @property
+    def beaten_by_plain(self) -> str | None:
+        """What to say where plain distance tells classes left out apart better than all that was tried."""
+        if not self.plain or not self.trials:
+            return None
+        auc, precision = np.mean(self.plain, axis=0)
+        best = best_of(self.trials)
+        if best.score >= (auc + precision) / 2:
+            return None
+        return (
+            f"On classes left out, plain Euclidean distance of all features (AUC {auc:.3f}, mAP {precision:.3f}) is "
+            f"better than what was learned (AUC {best.auc:.3f}, mAP {best.mean_average_precision:.3f}): with so few "
+            "classes to learn from, use it, or add classes."
+        )
+
+
+class _Fold:
+    """Some classes left out: step 1 on the others, and codes of those left out under candidates."""
+
+    def __init__(self, learning: _Learning, number: int, places: IntArray, held: IntArray):
+        self.learning = learning
+        self.resources = learning.resources.on(f"fold {number}")
+        self.data = learning.data.part(places)
+        held = judged_rows(held, learning.data.y, learning.resources.seed)
+        self.held, self.labels = learning.data.rows[held], learning.data.y[held]
+        self.start: dict[Any, Any] = {}
+        self.basis: Basis | None = None
+        if not learning.resources.listeners.stopped:
+            given = learning.estimator._given_basis()
+            step = learning.estimator._selection
+            self.basis = given or selected(self.data, step, learning.families, self.resources).basis
+
+    def codes(self, candidate: Candidate) -> tuple[Array, NDArray[Any]]:
+        """Of the samples left out, as they would be used, not normalised."""
+        assert self.basis is not None
+        path = replace(candidate, ridge=None, n_components=None)
+        key = (path, candidate.n_components if candidate.target == "zero" else None)
+        learned = self.learning.continued(self.basis, self.data, candidate, self.resources, self.start.get(key))
+        if learned.joined is not None:
+            self.start[key] = learned.joined.state
+        metric = learned.metric
+        mirror = self.learning.estimator.mirror
+        return codes_in_use(metric.with_mirror(mirror), self.data.X, self.held), self.labels
+
+    def plain(self) -> tuple[float, float]:
+        return plain_score(self.data.X, self.held, self.labels, self.resources.memory_budget)
+
+
+def between(basis: Basis, X: Any, rows: IntArray, candidate: Candidate) -> Basis:
+    """What step 2 learns on: groups normalised and features weighed as a candidate says."""
+    if candidate.normalise_groups == "scale":
+        return replace(basis.scaled(X, rows), normalise="none", weigh=candidate.weigh)
+    return replace(basis, normalise=candidate.normalise_groups, weigh=candidate.weigh)
+
+
+def _leading(basis: Basis, n_components: int | None) -> Array | None:
+    """The features of a basis with the largest eigenvalues, as components; None for all of them."""
+    if n_components is None or n_components >= basis.n_codes:
+        return None
+    assert basis.eigenvalues is not None
+    leading = np.argsort(-basis.eigenvalues, kind="stable")[:n_components]
+    components = np.zeros((n_components, basis.n_codes))
+    components[np.arange(n_components), leading] = 1
+    return components

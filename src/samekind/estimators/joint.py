@@ -1,19 +1,35 @@
 """Step 2 as an estimator."""
 
+import warnings
 from collections.abc import Callable
 from os import PathLike
 from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.exceptions import ConvergenceWarning
 
 from samekind.estimators.base import MetricLearner
 from samekind.estimators.data import TrainingData, is_store
 from samekind.estimators.progress import Listeners
 from samekind.estimators.resume import snapshots_for
-from samekind.estimators.steps import Settings, by_group, finished_metric, joint_metric
-from samekind.estimators.validation import anchors_from, check_callback, check_choice, check_count, ridge_from
-from samekind.kernels.lengths import Normalise
+from samekind.estimators.steps import (
+    LossSettings,
+    Resources,
+    convergence_message,
+    joined,
+    limited,
+    warn_of_zero,
+)
+from samekind.estimators.validation import (
+    anchors_from,
+    check_callback,
+    check_choice,
+    check_count,
+    ridge_from,
+    trace_bound_from,
+)
+from samekind.kernels.lengths import NORMALISATIONS, Normalise
 from samekind.losses.pairwise import Balance
 from samekind.relation import Relation
 from samekind.solvers.events import Event
@@ -32,11 +48,18 @@ class JointMetric(MetricLearner):
     solver : "auto", "convex" or "factored"
         "convex": projected quasi-Newton on A. "factored": L-BFGS on L, A = L L^T, whose rank grows until
         `certificate_` shows the convex optimum or `n_components` is reached. "auto" takes the cheaper one.
+    target : "auto", "zero" or "identity"
+        What the ridge holds A to: `ridge/2 ||A||^2`, as in the paper, or `ridge/2 ||A - I||^2` with the features
+        scaled as suits the loss. A large ridge around the identity leaves Euclidean distance as it is; the convex
+        solver is used, and codes are as long as the features unless `n_components` cuts them to the leading
+        eigenvectors. "auto": "zero".
     trace_bound : float or None
-        The paper's nu: tr(A) at the most; lower values give lower rank. None: no bound.
-    loss, ridge, threshold, pair_balance, beta, n_neighbors, normalise, memory_budget, n_jobs, verbose, callback
-        As in `SparseBlockMetric`; here "auto" makes the ridge min(1, n_features / 1600).
-    whiten : "auto", int or None
+        The paper's nu: tr(A) at the most; lower values give lower rank. None and infinity: no bound.
+    loss, threshold, pair_balance, beta, n_neighbors, min_per_class, normalise, memory_budget, n_jobs, verbose, callback
+        As in `SparseBlockMetric`.
+    ridge : "auto" or float
+        "auto": min(1, n_features / 1600) around zero, 0.1 around the identity.
+    whiten : "auto", bool, int or None
         As in `SparseBlockMetric`; an array counts as one group.
     max_iter, tol : int, float
         Iterations at most, and the relative distance from the optimum at which the solver ends.
@@ -79,13 +102,15 @@ class JointMetric(MetricLearner):
         *,
         loss: Literal["pairwise", "triplet"] = "pairwise",
         solver: Literal["auto", "convex", "factored"] = "auto",
+        target: Literal["auto", "zero", "identity"] = "zero",
         trace_bound: float | None = None,
         ridge: float | Literal["auto"] = "auto",
         threshold: float = 14.0,
         pair_balance: Balance = "equal",
         beta: float = 1e6,
         n_neighbors: int | None = None,
-        whiten: int | Literal["auto"] | None = "auto",
+        min_per_class: int = 1,
+        whiten: bool | int | Literal["auto"] | None = "auto",
         normalise: Normalise = "none",
         max_iter: int = 500,
         tol: float = 1e-3,
@@ -100,12 +125,14 @@ class JointMetric(MetricLearner):
         self.n_components = n_components
         self.loss = loss
         self.solver = solver
+        self.target = target
         self.trace_bound = trace_bound
         self.ridge = ridge
         self.threshold = threshold
         self.pair_balance = pair_balance
         self.beta = beta
         self.n_neighbors = n_neighbors
+        self.min_per_class = min_per_class
         self.whiten = whiten
         self.normalise = normalise
         self.max_iter = max_iter
@@ -124,37 +151,42 @@ class JointMetric(MetricLearner):
         All features of a store are read into memory at once: for more than fit, `EnsembleMetric` picks groups first.
         """
         X, y, rows = self._checked_data(X, y, rows)
-        settings = Settings.of(self)
-        check_choice("solver", self.solver, ["auto", "convex", "factored"])
+        self.check_settings()
         check_callback(self.callback)
-        anchors_from(self.anchors, 1)
         if self.n_components is not None:
             check_count("n_components", self.n_components, self.n_features_in_, ", the number of features")
         data = TrainingData.of(X, y, rows, 1 if is_store(X) else [slice(None)])
-        dims = data.whitened_dims(self.whiten)
-        ridge_from(self.ridge, 1)
-        settings = settings.kept_in(snapshots_for(self, data))
-        relation = Relation.from_labels(y)
+        data = data.part(limited(data.y, self.min_per_class, None))
+        relation = Relation.from_labels(data.y)
         with Listeners(self.verbose, self.callback) as listeners, single_threaded_blas():
-            data = data.whitened(dims)
-            Z = data.everything(relation.order, settings.memory_budget)
-            result, ridge = joint_metric(
-                Z,
-                relation,
-                settings,
-                listeners,
-                n_components=None if self.n_components is None else min(self.n_components, Z.shape[1]),
-                ridge=self.ridge,
-                trace_bound=self.trace_bound,
-                solver=self.solver,
-                anchors=self.anchors,
-            )
-        self.metric_ = finished_metric(self, data, by_group(result.L, data.store.group_sizes), ridge=ridge)
+            resources = Resources.of(self, listeners).kept_in(snapshots_for(self, data, None))
+            data = data.whitened(data.whitened_dims(self.whiten), self.n_jobs)
+            made = joined(data.everything(relation.order, resources.memory_budget), relation, self, resources)
+        result, components = made.result, made.components
+        if not len(components):
+            warn_of_zero()
+            components = np.zeros((1, components.shape[1]))
+        if not result.converged and not result.stopped:
+            warnings.warn(convergence_message("The joint metric", result), ConvergenceWarning, stacklevel=2)
+        self.metric_ = self._metric(
+            data.plain_basis(), components.astype(data.dtype), data, self.normalise, ridge=made.ridge, loss=self.loss
+        )
+        self._set_threshold(data.X, data.rows, data.y)
         self.history_ = listeners.history
         self.certificate_ = result.certificate
         self.converged_ = result.converged
         self.solver_ = result.solver
         self.objective_ = result.objective
         self.objective_error_ = result.objective_error
-        self.ridge_ = ridge
+        self.ridge_ = made.ridge
         return self
+
+    def check_settings(self) -> None:
+        """The parameters that need no data to be checked."""
+        LossSettings.of(self)
+        check_choice("normalise", self.normalise, NORMALISATIONS)
+        check_choice("solver", self.solver, ["auto", "convex", "factored"])
+        check_choice("target", self.target, ["auto", "zero", "identity"])
+        anchors_from(self.anchors, 1)
+        ridge_from(self.ridge, 1)
+        trace_bound_from(self.trace_bound)

@@ -44,9 +44,9 @@ class Listeners(AbstractContextManager["Listeners"]):
         if self._display:
             self._display.__exit__(kind, error, trace)
 
-    def of_family(self, family: Hashable | None) -> Callable[[Event], bool]:
-        """A listener to the solver of one family: everyone else hears whose event it is."""
-        return lambda event: self(replace(event, family=family))
+    def of(self, family: Hashable | None, part: str = "") -> Callable[[Event], bool]:
+        """A listener to the solver of one family in one part of the fit: everyone else hears whose event it is."""
+        return lambda event: self(replace(event, family=family, part=part))
 
     def __call__(self, event: Event) -> bool:
         self.history.append(event.record())

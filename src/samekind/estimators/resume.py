@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping, Sequence
 from numbers import Integral
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,9 +14,10 @@ from numpy.typing import NDArray
 
 from samekind.estimators.data import TrainingData
 from samekind.estimators.progress import Listeners
+from samekind.model.basis import Basis
 from samekind.solvers.checkpoint import Checkpoint, NoCheckpoint, Snapshot, Snapshots, fingerprint
+from samekind.store import panels_of
 
-ROWS_HASHED = 64  # of the first and the last group: enough to tell other data apart
 FREE = {
     *("n_jobs", "verbose", "callback", "checkpoint", "memory_budget", "random_state", "feature_groups", "families"),
     "normalise",  # done to what was learned
@@ -33,13 +35,15 @@ class State(Protocol):
 class Record:
     """One step of a fit as its checkpoint has it: the solver's state, and the history so far."""
 
-    def __init__(self, snapshots: Snapshots, name: str, listeners: Listeners, family: Hashable | None):
+    def __init__(
+        self, snapshots: Snapshots, name: str, listeners: Listeners, family: Hashable | None, part: str = ""
+    ):
         self.snapshots = snapshots
         self.name = name
         self.listeners = listeners
         self.family = family
         self.first = len(listeners.history)
-        self.observer = listeners.of_family(family)
+        self.observer = listeners.of(family, part)
 
     def recalled(self) -> Snapshot | None:
         """What was written down last; its history is taken over."""
@@ -58,17 +62,16 @@ class Record:
         self.snapshots.save(self.name, Snapshot(state.arrays(), state.facts() | {"history": plain}))
 
 
-def snapshots_for(estimator: Any, data: TrainingData, families: dict[Hashable, list[int]] | None = None) -> Snapshots:
+def snapshots_for(estimator: Any, data: TrainingData, families: Mapping[Hashable, Sequence[int]] | None) -> Snapshots:
     """Where the estimator's `checkpoint` says, or nowhere."""
     folder = estimator.checkpoint
     if folder is None:
         return NoCheckpoint()
     if not isinstance(folder, str | os.PathLike) or not os.fspath(folder):
         raise ValueError(f"checkpoint={folder!r} must be None or the path of a folder.")
-    settings = {name: value for name, value in estimator.get_params(deep=False).items() if name not in FREE}
     identity = {
         "estimator": type(estimator).__name__,
-        "settings": {name: _plain(value) for name, value in settings.items()},
+        "settings": _settings(estimator),
         "random_state": int(estimator.random_state) if isinstance(estimator.random_state, Integral) else None,
         "samples": len(data.rows),
         "features": data.n_features,
@@ -80,11 +83,28 @@ def snapshots_for(estimator: Any, data: TrainingData, families: dict[Hashable, l
     return Checkpoint(Path(folder), identity)
 
 
+def _settings(estimator: Any) -> dict[str, Any]:
+    """Those that change what is learned; those of a step inside another estimator below its name."""
+    settings = {}
+    for name, value in estimator.get_params(deep=False).items():
+        if name in FREE:
+            continue
+        settings[name] = _settings(value) if hasattr(value, "get_params") else _plain(value)
+    return settings
+
+
 def _plain(value: Any) -> Any:
+    if isinstance(value, Basis):
+        return {name: fingerprint(array) for name, array in value.arrays().items()} | value.notes()
     return value.item() if isinstance(value, np.generic) else value
 
 
 def _fingerprint_of(data: TrainingData) -> str:
-    n_groups = len(data.groups)
-    rows = np.unique(np.linspace(0, len(data.rows) - 1, ROWS_HASHED).astype(np.intp))
-    return fingerprint(data.store.panel(sorted({0, n_groups - 1}), rows))
+    """Of every number that is learned from; a store that knows checksums of its files answers by them."""
+    known = getattr(data.X, "content_digest", None)
+    if known is not None:
+        return f"{known()} {fingerprint(data.rows)}"
+    sizes, digest = data.store.group_sizes, hashlib.blake2b(digest_size=16)
+    for panel in panels_of(data.store, range(len(sizes)), np.arange(len(data.rows)), centre=False):
+        digest.update(fingerprint(panel.Z).encode())
+    return digest.hexdigest()

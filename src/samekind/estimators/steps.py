@@ -1,38 +1,42 @@
-"""The two steps as functions of data and settings; the estimators put them together."""
+"""The two steps as functions of data and settings; the estimators put them together.
+
+    selected   Algorithm 1, once per family of feature groups  -> Basis
+    joined     Algorithm 2 on the features of a basis           -> components
+"""
+
+from __future__ import annotations
 
 import warnings
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from samekind._version import __version__
 from samekind.compute.executor import Executor
 from samekind.compute.memory import parse_bytes
-from samekind.estimators.data import TrainingData, codes_of
+from samekind.compute.sources import FactoredDistances
+from samekind.estimators.data import TrainingData
 from samekind.estimators.progress import Listeners
 from samekind.estimators.resume import Record
 from samekind.estimators.validation import (
     anchors_from,
-    check_choice,
     check_count,
     check_number,
     loss_from,
     max_groups_from,
     ridge_from,
     search_from,
+    trace_bound_from,
 )
-from samekind.evaluation.pairs import label_pairs, pair_distances
-from samekind.evaluation.verification import best_threshold
-from samekind.groupcodes import GroupCodes
-from samekind.kernels.lengths import NORMALISATIONS, Normalise, normalised_blocks
-from samekind.kernels.spectral import Matrix, Norm
+from samekind.kernels.spectral import Matrix, with_fixed_signs
 from samekind.kernels.types import Array, IntArray
 from samekind.losses import Loss
-from samekind.metric import Metric
+from samekind.model.basis import Basis
 from samekind.objective import Objective
 from samekind.relation import Relation
 from samekind.solvers.checkpoint import NoCheckpoint, Snapshot, Snapshots
@@ -42,50 +46,78 @@ from samekind.solvers.jointstate import JointState
 from samekind.solvers.selection import SelectionResult, SelectionState, select_groups
 from samekind.store import FeatureStore, centred, panels_of
 
-MAX_THRESHOLD_PAIRS = 100_000
+SCALE_ROWS = 2048  # whose pairs fit the scale of a metric
+SCALINGS = 40  # halvings and doublings tried at the most
 
 
 @dataclass(frozen=True)
-class Settings:
-    """What both steps share."""
+class Resources:
+    """What a fit may use, and where it notes what it does."""
 
-    loss: Loss
-    n_neighbors: int | None
     executor: Executor
     memory_budget: int
-    tol: float
-    max_iter: int
+    n_jobs: int | None
     seed: int
+    listeners: Listeners
     snapshots: Snapshots
+    part: str = ""  # of the fit: a fold of classes left out, or all
 
     @classmethod
-    def of(cls, estimator: Any) -> "Settings":
+    def of(cls, estimator: Any, listeners: Listeners) -> Resources:
         """The checked parameters of an estimator; a checkpoint comes with `kept_in`."""
-        check_choice("normalise", estimator.normalise, NORMALISATIONS)
-        n_neighbors = estimator.n_neighbors if estimator.loss == "triplet" else None
         return cls(
-            loss_from(estimator.loss, estimator.threshold, estimator.pair_balance, estimator.beta),
-            None if n_neighbors is None else check_count("n_neighbors", n_neighbors),
             Executor(estimator.n_jobs),
             parse_bytes(estimator.memory_budget),
-            check_number("tol", estimator.tol, above=0),
-            check_count("max_iter", estimator.max_iter),
+            estimator.n_jobs,
             int(check_random_state(estimator.random_state).randint(np.iinfo(np.int32).max)),
+            listeners,
             NoCheckpoint(),
         )
 
-    def kept_in(self, snapshots: Snapshots) -> "Settings":
+    def kept_in(self, snapshots: Snapshots) -> Resources:
         """With a checkpoint; the seed is that of the fit that began it."""
         began = snapshots.load("fit")
         if began is None:
             snapshots.save("fit", Snapshot({}, {"seed": self.seed}))
         return replace(self, snapshots=snapshots, seed=self.seed if began is None else int(began.facts["seed"]))
 
-    def objective(self, relation: Relation, panels: Iterable[Array], dtype: np.dtype[Any]) -> Objective:
+    def on(self, part: str) -> Resources:
+        """For a part of the fit."""
+        return replace(self, part=part)
+
+    def record(self, name: str, family: Hashable | None = None) -> Record:
+        return Record(self.snapshots, f"{self.part}-{name}" if self.part else name, self.listeners, family, self.part)
+
+
+@dataclass(frozen=True)
+class LossSettings:
+    """What a step minimises, and how far."""
+
+    loss: Loss
+    n_neighbors: int | None
+    tol: float
+    max_iter: int
+
+    @classmethod
+    def of(cls, estimator: Any) -> LossSettings:
+        """The checked parameters of an estimator of one step."""
+        n_neighbors = estimator.n_neighbors
+        loss = loss_from(estimator.loss, estimator.threshold, estimator.pair_balance, estimator.beta)
+        checked = None if n_neighbors is None else check_count("n_neighbors", n_neighbors)
+        return cls(
+            loss,
+            checked if estimator.loss == "triplet" else None,
+            check_number("tol", estimator.tol, above=0),
+            check_count("max_iter", estimator.max_iter),
+        )
+
+    def objective(
+        self, relation: Relation, panels: Iterable[Array], dtype: np.dtype[Any], resources: Resources
+    ) -> Objective:
         """The loss over all pairs; target neighbours, where asked for, in the space of `panels` (class order)."""
         if self.n_neighbors is not None:
-            relation = relation.with_neighbors(panels, self.n_neighbors, self.memory_budget)
-        return Objective.over(self.loss, relation, self.executor, self.memory_budget, dtype)
+            relation = relation.with_neighbors(panels, self.n_neighbors, resources.memory_budget)
+        return Objective.over(self.loss, relation, resources.executor, resources.memory_budget, dtype)
 
 
 @dataclass(frozen=True)
@@ -102,200 +134,226 @@ class StorePanels:
 
 
 @dataclass(frozen=True)
-class Step1:
-    """Algorithm 1 on one family, and the ridge it used."""
+class Selected:
+    """What step 1 chose: the basis, and how it went in each family."""
 
-    result: SelectionResult
+    basis: Basis | None  # None where no group brings the classes apart
+    groups: list[int]  # in the order of the basis
+    blocks: dict[int, Matrix]
+    results: dict[Hashable, SelectionResult]
+    ridge: float  # the largest over families
+
+    @property
+    def objective(self) -> float:
+        return sum(result.objective for result in self.results.values())
+
+
+def selected(
+    data: TrainingData, step: Any, families: Mapping[Hashable, Sequence[int]], resources: Resources
+) -> Selected:
+    """Step 1 as the estimator `step` says, on the groups of each family alone, until a callback stops it."""
+    settings = LossSettings.of(step)
+    data = data.part(limited(data.y, step.min_per_class, step.max_per_class))
+    data = data.whitened(data.whitened_dims(step.whiten), resources.n_jobs)
+    relation = Relation.from_labels(data.y)
+    results: dict[Hashable, SelectionResult] = {}
+    ridges = [0.0]
+    for number, (family, members) in enumerate(families.items()):
+        if resources.listeners.stopped:
+            break
+        rounds = max_groups_from(step.max_groups, len(members))
+        ridges.append(ridge_from(step.ridge, rounds * float(np.mean(data.store.group_sizes[list(members)]))))
+        record = resources.record(f"step1-{number}", family)
+        snapshot = record.recalled()
+        results[family] = select_groups(
+            settings.objective(relation, StorePanels(data.store, members, relation.order), data.dtype, resources),
+            data.store,
+            ridge=ridges[-1],
+            max_groups=rounds,
+            candidates=members,
+            norm=step.score_norm,
+            search=search_from(step.search, len(members)),
+            tol=settings.tol,
+            max_iter=settings.max_iter,
+            seed=resources.seed,
+            observe=record.observer,
+            resume=None if snapshot is None else SelectionState.restored(snapshot.arrays, snapshot.facts),
+            keep=record.keep,
+        )
+    factors = {k: L for result in results.values() for k, L in result.metric.factors().items()}
+    blocks = {k: A for result in results.values() for k, A in result.metric.blocks.items() if k in factors}
+    basis = data.basis(factors) if factors else None
+    return Selected(basis, list(factors), blocks, results, max(ridges))
+
+
+def limited(y: NDArray[Any], least: Any, most: Any) -> IntArray:
+    """Places of the samples of classes with at least `least`; of each class the first `most`, or all."""
+    least = check_count("min_per_class", least)
+    _, classes, sizes = np.unique(y, return_inverse=True, return_counts=True)
+    kept = sizes[classes] >= least
+    if most is not None:
+        most = check_count("max_per_class", most)
+        order = np.argsort(classes, kind="stable")
+        rank = np.empty(len(y), np.intp)
+        rank[order] = np.arange(len(y)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        kept &= rank < most
+    if len(np.unique(classes[kept])) < 2 or not (np.bincount(classes[kept]) > 1).any():
+        raise ValueError(
+            f"min_per_class={least}, max_per_class={most} leave {int(kept.sum())} of {len(y)} samples, without two "
+            "classes one of which has 2: choose a smaller min_per_class or a larger max_per_class."
+        )
+    return np.flatnonzero(kept)
+
+
+@dataclass(frozen=True)
+class Joined:
+    """What step 2 learned: components over the features that it was given."""
+
+    components: Matrix  # (r, D)
+    result: JointResult
     ridge: float
+    state: Matrix  # A or L, where a similar problem may start
 
 
-def sparse_blocks(
-    store: FeatureStore,
-    relation: Relation,
-    settings: Settings,
-    listeners: Listeners,
-    *,
-    groups: list[int],
-    max_groups: Any,
-    ridge: Any,
-    norm: Norm,
-    search: Any,
-    family: Hashable | None = None,
-    number: int = 0,
-) -> Step1:
-    """Step 1 on the groups of one family, the `number`th."""
-    rounds = max_groups_from(max_groups, len(groups), family)
-    strength = ridge_from(ridge, rounds * float(np.mean(store.group_sizes[groups])))
-    panels = StorePanels(store, groups, relation.order)
-    record = Record(settings.snapshots, f"step1-{number}", listeners, family)
-    snapshot = record.recalled()
-    result = select_groups(
-        settings.objective(relation, panels, store.dtype),
-        store,
-        ridge=strength,
-        max_groups=rounds,
-        candidates=groups,
-        norm=norm,
-        search=search_from(search, len(groups)),
-        tol=settings.tol,
-        max_iter=settings.max_iter,
-        seed=settings.seed,
-        observe=record.observer,
-        resume=None if snapshot is None else SelectionState.restored(snapshot.arrays, snapshot.facts),
-        keep=record.keep,
-    )
-    return Step1(result, strength)
-
-
-def joint_metric(
+def joined(
     Z: Array,
     relation: Relation,
-    settings: Settings,
-    listeners: Listeners,
+    step: Any,
+    resources: Resources,
     *,
-    n_components: Any,
-    ridge: Any,
-    trace_bound: Any,
-    solver: Any,
-    anchors: Any,
-) -> tuple[JointResult, float]:
-    """Step 2 on Z (N, D) in class order, and the ridge it used."""
+    name: str = "step2",
+    principal: int | None = None,
+    weights: NDArray[np.float64] | None = None,
+    start: Matrix | None = None,
+) -> Joined:
+    """Step 2 as the estimator `step` says, on Z (N, D) in class order.
+
+    `principal`: learned on so many principal directions of Z. `weights`: what the columns of Z were multiplied by;
+    a cut to `n_components` keeps the leading eigenvectors of the metric over the columns before that.
+    `start`: the `state` of a solution at another ridge.
+    """
+    identity = step.target == "identity"
     Z = centred(Z)
-    strength = ridge_from(ridge, Z.shape[1])
-    bound = np.inf if trace_bound is None else check_number("trace_bound", trace_bound, above=0)
-    problem = JointProblem(settings.objective(relation, [Z], Z.dtype), Z, strength, bound)
-    record = Record(settings.snapshots, "step2", listeners, None)
+    weights = np.ones(Z.shape[1]) if weights is None else weights
+    directions = principal_directions(Z, principal, bounded=identity)
+    Y = Z if directions is None else _times(Z, directions)
+    settings = LossSettings.of(step)
+    bound = trace_bound_from(step.trace_bound)
+    ridge = ridge_from(step.ridge, Y.shape[1], identity)
+    objective = settings.objective(relation, [Y], Y.dtype, resources)
+    scale = fitted_scale(objective, Y, resources.seed) if identity else 1 / float(np.sqrt(np.mean(weights**2)))
+    Y *= Y.dtype.type(scale)
+    n_components = None if step.n_components is None else min(step.n_components, Z.shape[1])
+    problem = JointProblem(objective, Y, ridge, bound, float(identity))
+    record = resources.record(name)
     snapshot = record.recalled()
+    resume = None if snapshot is None else JointState.restored(snapshot.arrays, snapshot.facts)
+    if resume is None and start is not None:
+        resume = JointState(0, start)
     result = solve_joint(
         problem,
-        solver=solver,
-        n_components=n_components,
+        solver="convex" if identity else step.solver,
+        n_components=None if identity or n_components is None else min(n_components, Y.shape[1]),
         tol=settings.tol,
         max_iter=settings.max_iter,
-        anchors=anchors_from(anchors, len(Z)),
-        seed=settings.seed,
+        anchors=anchors_from(step.anchors, len(Z)),
+        seed=resources.seed,
         observe=record.observer,
-        resume=None if snapshot is None else JointState.restored(snapshot.arrays, snapshot.facts),
+        resume=resume,
         keep=record.keep,
     )
-    return result, strength
+    state = result.L @ result.L.T if identity else result.L
+    if identity:
+        components = scale * _around_identity(result.L, directions, weights, n_components)
+    else:
+        L = result.L if directions is None else directions @ result.L
+        components = scale * L.T
+    return Joined(components, result, ridge, state)
 
 
-def orthonormal_basis(factor: Matrix) -> Matrix:
-    """U of `A_k = U Lambda U^T` from a factor with orthogonal columns: L_dagger of Algorithm 1, line 8."""
-    return factor / np.linalg.norm(factor, axis=0)
+def principal_directions(Z: Array, n: int | None, *, bounded: bool) -> Array | None:
+    """The n leading principal directions of centred Z, (D, n); None where all columns are meant.
 
-
-def intermediate_features(
-    store: FeatureStore, bases: dict[int, Matrix], rows: IntArray, normalise_groups: Normalise = "none"
-) -> Array:
-    """U_dagger^T x of each sample, Algorithm 2, line 2: (len(rows), sum of the bases' columns).
-
-    Where groups are normalised, from the mean of these samples.
+    Samples span no more than N - 1 of them; `bounded`: then these are taken, whatever n says.
     """
-    Z = np.hstack([store.panel([k], rows) @ U.astype(store.dtype) for k, U in bases.items()])
-    if normalise_groups == "none":
-        return Z
-    widths = np.array([U.shape[1] for U in bases.values()])
-    return normalised_blocks(centred(Z), np.cumsum(widths) - widths, normalise_groups)
+    most = min(len(Z) - 1, Z.shape[1])
+    if bounded and n is None:
+        n = most
+    if n is None or n >= Z.shape[1]:
+        return None
+    n = min(n, most)
+    if Z.shape[1] <= len(Z):
+        gram = Z.T.astype(np.float64) @ Z.astype(np.float64)
+        _, vectors = scipy.linalg.eigh(gram, subset_by_index=[Z.shape[1] - n, Z.shape[1] - 1], check_finite=False)
+        return with_fixed_signs(vectors[:, ::-1]).astype(Z.dtype)
+    wide = Z.astype(np.float64)
+    values, left = scipy.linalg.eigh(wide @ wide.T, subset_by_index=[len(Z) - n, len(Z) - 1], check_finite=False)
+    kept = values > values[-1] * 1e-10
+    vectors = wide.T @ (left[:, kept] / np.sqrt(values[kept]))
+    return with_fixed_signs(vectors[:, ::-1]).astype(Z.dtype)
 
 
-def diagonal(factors: dict[int, Matrix]) -> dict[int, Matrix]:
-    """Factors of single groups as the blocks of one block diagonal factor: each with the columns of all."""
-    widths = [factor.shape[1] for factor in factors.values()]
-    placed = {}
-    for (k, factor), end in zip(factors.items(), np.cumsum(widths), strict=True):
-        placed[k] = np.zeros((len(factor), sum(widths)))
-        placed[k][:, end - factor.shape[1] : end] = factor
-    return placed
+def fitted_scale(objective: Objective, Z: Array, seed: int) -> float:
+    """s that minimises the loss at the distances s^2 ||z_i - z_j||^2, which is convex in s^2; on a sample of rows."""
+    if objective.n_candidates > 2 * SCALE_ROWS:
+        objective = objective.sampled(SCALE_ROWS, np.random.RandomState([seed]))
+    wide = Z.astype(np.float64)
+    step, best = 2.0, 1 / max(float(np.sqrt(2 * np.mean((wide**2).sum(axis=1)))), np.finfo(float).tiny)
+
+    def value(s: float) -> float:
+        return objective.value(FactoredDistances.euclidean((wide * s).astype(Z.dtype)))
+
+    reached = value(best)
+    while step > 1.02:
+        for times in (step, 1 / step):
+            for _ in range(SCALINGS):
+                trial = value(best * times)
+                if not trial < reached:
+                    break
+                best, reached = best * times, trial
+        step **= 0.5
+    return best
 
 
-def joined(bases: dict[int, Matrix], L: Matrix) -> dict[int, Matrix]:
-    """`U_k L_k`: a factor over the intermediate features, as one over the chosen groups."""
-    parts = by_group(L, [U.shape[1] for U in bases.values()]).values()
-    return {k: U @ part for (k, U), part in zip(bases.items(), parts, strict=True)}
+def _times(Z: Array, directions: Array) -> Array:
+    product: Array = Z @ directions
+    return product
 
 
-def by_group(L: Matrix, sizes: Sequence[int] | IntArray) -> dict[int, Matrix]:
-    """The rows of L that belong to each group."""
-    return dict(enumerate(np.split(L, np.cumsum(sizes)[:-1])))
+def _around_identity(
+    L: Matrix, directions: Array | None, weights: NDArray[np.float64], n_components: int | None
+) -> Matrix:
+    """Components of A = I + P (L L^T - I) P^T: its symmetric root, or its leading eigenvectors beneath `weights`."""
+    D = len(weights)
+    P = np.eye(D) if directions is None else directions.astype(np.float64)
+    values, vectors = np.linalg.eigh(L @ L.T)
+    values = np.maximum(values, 0)
+    turned = P @ vectors
+    if n_components is None or n_components >= D:
+        root: Matrix = np.eye(D) + (turned * (np.sqrt(values) - 1)) @ turned.T
+        return root
+    weighed = weights[:, np.newaxis] * turned
+    M = np.diag(weights**2) + (weighed * (values - 1)) @ weighed.T
+    strengths, leading = scipy.linalg.eigh(M, subset_by_index=[D - n_components, D - 1], check_finite=False)
+    strengths, leading = np.maximum(strengths[::-1], 0), with_fixed_signs(leading[:, ::-1])
+    kept = strengths > 0
+    cut: Matrix = ((leading[:, kept] * np.sqrt(strengths[kept])) / weights[:, np.newaxis]).T
+    return cut
 
 
-def finished_metric(estimator: Any, data: TrainingData, factors: dict[int, Matrix], **notes: Any) -> Metric:
-    """Factors of the chosen groups, all of one width, as a Metric with a first threshold.
-
-    A metric of rank 0 gets one component of zeros.
-    """
-    columns, L = data.over_columns(factors)
-    if not L.shape[1]:
-        _warn_of_zero()
-        columns = columns if len(columns) else np.arange(1)
-        L = np.zeros((len(columns), 1))
-    return _metric(estimator, data, list(factors), columns, L, None, notes)
-
-
-def metric_on_group_codes(
-    estimator: Any, data: TrainingData, bases: dict[int, Matrix], L: Matrix, normalise: Normalise, **notes: Any
-) -> Metric:
-    """A factor over the normalised intermediate features of the chosen groups, as `finished_metric`."""
-    if not L.shape[1]:
-        _warn_of_zero()
-        L = np.zeros((len(L), 1))
-    return _metric(
-        estimator, data, list(bases), data.columns_of(list(bases)), L, data.group_codes(bases, normalise), notes
-    )
-
-
-def _warn_of_zero() -> None:
+def warn_of_zero() -> None:
     warnings.warn(
         "The learned metric is zero: no distance on these features brings the classes apart, so every distance is 0. "
         "Check the labels, or give other features.",
         ConvergenceWarning,
-        stacklevel=4,
+        stacklevel=3,
     )
 
 
-def _metric(
-    estimator: Any,
-    data: TrainingData,
-    chosen: list[int],
-    columns: IntArray,
-    L: Matrix,
-    group_codes: GroupCodes | None,
-    notes: dict[str, Any],
-) -> Metric:
-    metric = Metric(
-        components=L.T.astype(data.dtype),
-        columns=columns,
-        n_features=data.n_features,
-        groups=data.names(chosen),
-        feature_names=getattr(estimator, "feature_names_in_", None),
-        attributes={
-            "samekind": __version__,
-            "estimator": type(estimator).__name__,
-            "loss": estimator.loss,
-            **notes,
-        },
-        mean=_centre(estimator, data, chosen, columns, group_codes),
-        extractor=data.extractor(chosen),
-        normalise=estimator.normalise,
-        group_codes=group_codes,
+def convergence_message(step: str, result: Any) -> str:
+    """What to do where a solver ended early."""
+    gap = result.certificate.relative_gap
+    return (
+        f"{step} has not converged: after {result.n_iter} iterations the objective may be {gap:.2g} of itself above the "
+        "optimum. Raise max_iter, or tol if this is close enough; a larger ridge makes the problem easier."
     )
-    return metric.with_threshold(first_threshold(estimator, metric, data))
-
-
-def _centre(
-    estimator: Any, data: TrainingData, chosen: Sequence[int], columns: IntArray, group_codes: GroupCodes | None
-) -> Array | None:
-    """The mean that whitening took off; without whitening, that of the samples where lengths are to be measured."""
-    mean = data.whitening_mean(chosen)
-    measured = estimator.normalise != "none" or group_codes is not None
-    return data.mean(columns) if mean is None and measured else mean
-
-
-def first_threshold(estimator: Any, metric: Metric, data: TrainingData) -> float:
-    """The pairwise loss brings its own, for codes as they are; else the best one on balanced training pairs."""
-    if estimator.loss == "pairwise" and metric.normalise == "none":
-        return float(estimator.threshold)
-    pairs, same = label_pairs(data.y, max_pairs=MAX_THRESHOLD_PAIRS)
-    return best_threshold(pair_distances(codes_of(data.X, data.rows, metric), pairs), same, strategy="balanced")

@@ -11,6 +11,7 @@ from samekind.losses.pairwise import Balance
 from samekind.store import FeatureGroups
 
 FEW_GROUPS = 300  # up to so many, all are scored exactly in every round
+AROUND_IDENTITY = 0.1  # ridge of step 2 around the identity
 MANY_SAMPLES = 8_000  # from so many on, step 2 starts on a sample
 
 
@@ -43,27 +44,35 @@ def check_callback(callback: Any) -> None:
 
 
 def loss_from(loss: Any, threshold: Any, pair_balance: Any, beta: Any) -> Loss:
+    """Parameters of the other loss are checked as well: a mistake in them is still a mistake."""
     check_choice("loss", loss, ["pairwise", "triplet"])
-    if loss == "triplet":
-        return TripletLoss(check_number("beta", beta, above=0))
     check_choice("pair_balance", pair_balance, get_args(Balance))
-    return PairwiseLoss(check_number("threshold", threshold, above=0), pair_balance)
+    check_number("beta", beta, above=0), check_number("threshold", threshold, above=0)
+    return TripletLoss(float(beta)) if loss == "triplet" else PairwiseLoss(float(threshold), pair_balance)
 
 
-def ridge_from(ridge: Any, n_dimensions: float) -> float:
-    """`"auto"` is min(1, D / 1600): the paper's 1 belongs to 1,600 dimensions, and on few it swamps the loss."""
+def ridge_from(ridge: Any, n_dimensions: float, around_identity: bool = False) -> float:
+    """`"auto"` is min(1, D / 1600): the paper's 1 belongs to 1,600 dimensions, and on few it swamps the loss.
+
+    A ridge around the identity does not pull distances to 0, and serves over decades: `AROUND_IDENTITY`.
+    """
     if isinstance(ridge, str) and ridge == "auto":
-        return min(1.0, n_dimensions / 1600)
+        return AROUND_IDENTITY if around_identity else min(1.0, n_dimensions / 1600)
     if isinstance(ridge, str):
         raise ValueError(f'ridge={ridge!r} must be "auto" or a number of at least 0.')
     return check_number("ridge", ridge, at_least=0)
 
 
-def max_groups_from(max_groups: Any, n_groups: int, family: Hashable | None = None) -> int:
-    if max_groups is None:
-        return min(n_groups, 400)
-    whose = "" if family is None else f" of family {family!r}"
-    return check_count("max_groups", max_groups, n_groups, f", the number of feature groups{whose}")
+def trace_bound_from(trace_bound: Any) -> float:
+    """None and infinity, the paper's nu, mean no bound."""
+    if trace_bound is None or (isinstance(trace_bound, Real) and trace_bound == np.inf):
+        return np.inf
+    return check_number("trace_bound", trace_bound, above=0)
+
+
+def max_groups_from(max_groups: Any, n_groups: int) -> int:
+    """Rounds of selection: a group may be chosen again, so there may be more rounds than groups."""
+    return min(n_groups, 400) if max_groups is None else check_count("max_groups", max_groups)
 
 
 def search_from(search: Any, n_groups: int) -> Literal["exact", "fast"]:
@@ -90,10 +99,11 @@ def families_from(families: Any, groups: FeatureGroups) -> dict[Hashable, list[i
     if families is None:
         return {None: list(range(len(groups)))}
     if isinstance(families, Mapping):
-        missing = [name for name in groups.names if name not in families]
+        named = {str(name): label for name, label in families.items()}
+        missing = [name for name in groups.names if name not in named]
         if missing:
             raise ValueError(f"families has no label for feature group {missing[0]!r}: give every group one.")
-        labels: list[Hashable] = [families[name] for name in groups.names]
+        labels: list[Hashable] = [named[name] for name in groups.names]
     elif isinstance(families, Iterable) and not isinstance(families, str):
         labels = list(families)
     else:
@@ -106,3 +116,14 @@ def families_from(families: Any, groups: FeatureGroups) -> dict[Hashable, list[i
     for k, label in enumerate(labels):
         members.setdefault(label, []).append(k)
     return members
+
+
+def check_cv(cv: Any) -> None:
+    """Folds of classes: "auto", how many, a share, or none."""
+    if cv is None or (isinstance(cv, str) and cv == "auto"):
+        return
+    if isinstance(cv, Integral) and not isinstance(cv, bool) and cv >= 2:
+        return
+    if isinstance(cv, Real) and not isinstance(cv, Integral) and 0 < cv <= 0.5:
+        return
+    raise ValueError(f'cv={cv!r} must be "auto", None, a number of folds from 2 on, or a share of the classes up to 0.5.')

@@ -15,7 +15,7 @@ from sklearn.decomposition import PCA
 from samekind.estimators import JointMetric, SparseBlockMetric
 from samekind.estimators.data import codes_of
 from samekind.evaluation import image_rows
-from samekind.groupcodes import GroupCodes
+from samekind.model.basis import GroupCodes
 from samekind.images.listing import ImageFile
 from samekind.images.regions import Region
 from samekind.kernels.lengths import Normalise, normalised_blocks
@@ -25,7 +25,7 @@ from samekind.lfw.measuring import codes_of_pictures, extractor_of
 from samekind.lfw.presets import Settings
 from samekind.lfw.runs import Run
 from samekind.lfw.watch import Count
-from samekind.metric import Metric
+from samekind.model.metric import Metric
 from samekind.solvers.events import Observer
 from samekind.threads import single_threaded_blas
 

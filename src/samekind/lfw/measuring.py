@@ -15,7 +15,7 @@ from samekind.images.listing import ImageFile
 from samekind.images.load import load_image
 from samekind.kernels.types import Array, IntArray
 from samekind.lfw.watch import Count
-from samekind.metric import Metric
+from samekind.model.metric import Metric
 from samekind.threads import effective_threads
 
 BATCH = 256  # pictures whose features are held at once

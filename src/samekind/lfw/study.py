@@ -25,7 +25,7 @@ from samekind.lfw.runs import Learned, Results, Run, ThresholdBy, checked_folds,
 from samekind.lfw.stages import Stage, stages_of
 from samekind.lfw.watch import Unwatched, Watch
 from samekind.lfw.workplace import Workplace, digest
-from samekind.metric import Metric
+from samekind.model.metric import Metric
 from samekind.store import DiskStore
 
 COMPARING = "comparing pictures"

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from samekind.files import whole_file, write_whole
 from samekind.lfw.stages import Stage
-from samekind.metric import Metric
+from samekind.model.metric import Metric
 from samekind.solvers.checkpoint import entries
 
 MADE_WITH = "made-with.json"

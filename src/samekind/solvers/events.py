@@ -16,12 +16,14 @@ class Event:
     rank: int
     details: dict[str, Any] = field(default_factory=dict)
     family: Hashable | None = None  # whose groups are chosen from
-    left: float | None = None  # work to come, in iterations like this one; None: unknown
+    left: float | None = None  # work to come in this step, in iterations like this one; None: unknown
+    part: str = ""  # of the fit: a fold of classes left out, or "" for the final fit on all
 
     def record(self) -> dict[str, Any]:
         """A flat row for a history."""
         row = {"step": self.step, "iteration": self.iteration, "objective": self.objective, "rank": self.rank}
-        return row | self.details | ({} if self.family is None else {"family": self.family})
+        row |= self.details | ({} if self.family is None else {"family": self.family})
+        return row | ({"part": self.part} if self.part else {})
 
 
 Observer: TypeAlias = Callable[[Event], bool | None]

@@ -27,17 +27,18 @@ class FeatureStore(Protocol):
 class Panel(NamedTuple):
     groups: list[int]
     columns: list[slice]  # of each group in Z
-    Z: Array  # (N, width), centred
+    Z: Array  # (N, width)
 
 
-def panels_of(store: FeatureStore, groups: Sequence[int], rows: IntArray) -> Iterator[Panel]:
-    """All the groups named, in panels of whole groups."""
+def panels_of(store: FeatureStore, groups: Sequence[int], rows: IntArray, *, centre: bool = True) -> Iterator[Panel]:
+    """All the groups named, in panels of whole groups, centred unless they are to be as they are."""
     sizes = store.group_sizes
     for batch in batches([int(sizes[k]) for k in groups]):
         chosen = [int(groups[at]) for at in batch]
         ends = np.cumsum(sizes[chosen]).tolist()
         columns = [slice(end - int(sizes[k]), end) for k, end in zip(chosen, ends, strict=True)]
-        yield Panel(chosen, columns, centred(store.panel(chosen, rows)))
+        Z = store.panel(chosen, rows)
+        yield Panel(chosen, columns, centred(Z) if centre else Z)
 
 
 def centred(Z: Array) -> Array:

@@ -49,7 +49,7 @@ def checked_components(components: ArrayLike, n_columns: int) -> Floats:
     floats = finite_floats(components, "components")
     if floats.ndim != 2 or floats.shape[1] != n_columns:
         raise ValueError(
-            f"components must have shape (n_components, {n_columns}), one column for each of columns, "
+            f"components must have shape (n_components, {n_columns}), one column for each feature of the basis, "
             f"but has {floats.shape}."
         )
     return read_only(floats, floats.dtype.type)
@@ -88,6 +88,16 @@ def checked_threshold(threshold: object) -> float | None:
         number = math.nan
     if not math.isfinite(number) or isinstance(threshold, str | bytes | bool):
         raise ValueError(f"threshold must be None or a finite number, but is {threshold!r}.")
+    return number
+
+
+def checked_power(weigh: object) -> float:
+    try:
+        number = float(weigh)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if not (math.isfinite(number) and number >= 0) or isinstance(weigh, str | bytes | bool):
+        raise ValueError(f"weigh must be a number of at least 0, but is {weigh!r}.")
     return number
 
 

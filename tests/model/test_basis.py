@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from samekind.groupcodes import GroupCodes
-from samekind.metric import Metric, ModelFileError
+from samekind.model.basis import GroupCodes
+from samekind.model.metric import Metric, ModelFileError
 from tests.test_metric import parts_of, sealed
 
 # Group 0 has columns 0 and 3, group 1 column 2, group 2 columns 1, 4 and 5; group 2 has three rows, the first two.

@@ -20,14 +20,10 @@ from numpy.typing import NDArray
 ADVICE = "Give a file that Metric.save wrote, or copy this one again from where it came."
 
 _FORMAT = "samekind.metric"
-_FORMAT_VERSION = 4  # version 1 had no mean and no extractor, 2 no normalisation, 3 no normalised groups
+_FORMAT_VERSION = 5  # up to version 4, components were over columns or normalised groups, and nothing was calibrated
 _NOTES = "samekind"
 _CHECKSUM = "sha256"
 _LONGEST_HEADER = 100_000_000  # safetensors reads no longer one
-_ARRAYS = ("components", "columns")
-_NOTED = ("n_features", "threshold", "groups", "feature_names", "attributes")
-_OPTIONAL_ARRAYS = ("mean", "group_values", "group_rows", "group_columns")
-_OPTIONAL_NOTES = ("extractor", "normalise", "normalise_groups")
 
 
 class ModelFileError(ValueError):
@@ -78,13 +74,8 @@ def _read(file: BinaryIO) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     data = head + file.read()
     _verify(data, _checksum_place(header, len(head)))
     tensors = _tensors(data)
-    try:
-        arrays, noted = {name: tensors[name] for name in _ARRAYS}, {name: notes[name] for name in _NOTED}
-    except KeyError as error:
-        raise ModelFileError(f"the file lacks {error}. {ADVICE}") from error
-    arrays |= {name: tensors[name] for name in _OPTIONAL_ARRAYS if name in tensors}
-    noted |= {name: notes[name] for name in _OPTIONAL_NOTES if name in notes}
-    return arrays, noted
+    del tensors[_CHECKSUM]
+    return tensors, notes
 
 
 def _read_head(file: BinaryIO) -> bytes:

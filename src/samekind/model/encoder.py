@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import numpy as np
 
@@ -15,12 +15,10 @@ from samekind.images.align import Aligned, Aligner
 from samekind.images.extractor import Extractor, picture_from
 from samekind.images.load import ImageError
 from samekind.kernels.flips import flip_free_codes
-from samekind.kernels.types import Array
+from samekind.kernels.types import Array, Mirror
 from samekind.threads import effective_threads
 
 BATCH = 64  # pictures whose features are held at once
-
-FlipFree: TypeAlias = bool | Literal["mean"]  # "mean": of the descriptors of a picture and of its mirror image
 
 
 @dataclass(frozen=True)
@@ -40,16 +38,16 @@ class Encoder:
     align: Aligner
     project: Callable[[Array], Array]  # features (n, n_columns) -> codes (n, n_components)
     n_components: int
-    flip_free: FlipFree
+    mirror: Mirror
 
     def features(self, image: Any, name: str) -> Array:
-        """The selected columns of one picture, (1, n_columns); where flip-free also of its mirror image, or a mean."""
+        """The selected columns of one picture, (1, n_columns); also those of its mirror image, or their mean."""
         return self._describe(self.align(picture_from(image, name), name))
 
     def codes(self, features: Sequence[Array]) -> Array:
         """Codes (n, n_components), or (n, n_components + 1), of what `features` gave for n pictures."""
         Z = self.project(np.concatenate(features)).reshape(len(features), -1, self.n_components)
-        return flip_free_codes(Z[:, 0], Z[:, 1]) if self.flip_free is True else Z[:, 0]
+        return flip_free_codes(Z[:, 0], Z[:, 1]) if self.mirror == "distances" else Z[:, 0]
 
     def encode(self, images: Any, n_jobs: int | None = None) -> Array:
         """Codes of one or many pictures, paths or arrays.
@@ -87,7 +85,7 @@ class Encoder:
                 notes[name] = aligned.notes
             return self._describe(aligned)
 
-        codes = [np.empty((0, self.n_components + (self.flip_free is True)), np.float32)]
+        codes = [np.empty((0, self.n_components + (self.mirror == "distances")), np.float32)]
         with ThreadPoolExecutor(effective_threads(n_jobs)) as pool:
             for start in range(0, len(pictures), BATCH):
                 kept = []
@@ -100,10 +98,10 @@ class Encoder:
         return Encoded(np.concatenate(codes), skipped, notes)
 
     def _describe(self, aligned: Aligned) -> Array:
-        if not self.flip_free:
+        if self.mirror == "none":
             return self.extractor.features(aligned.picture)[np.newaxis]
         both = self.extractor.features_and_mirrored(aligned.picture)
-        return both if self.flip_free is True else both.mean(axis=0, keepdims=True)
+        return both if self.mirror == "distances" else both.mean(axis=0, keepdims=True)
 
 
 def _listed(images: Any) -> list[tuple[Any, str]]:

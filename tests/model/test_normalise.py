@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from samekind.metric import Metric, ModelFileError
+from samekind.model.metric import Metric, ModelFileError
 from tests.test_metric import assert_refused, parts_of, sealed
 
 quick = settings(max_examples=60, deadline=None)

@@ -16,7 +16,7 @@ from hypothesis.extra import numpy as hnp
 from safetensors.numpy import save as save_safetensors
 
 from samekind import modelfile
-from samekind.metric import Metric, ModelFileError
+from samekind.model.metric import Metric, ModelFileError
 
 quick = settings(max_examples=60, deadline=None)
 

@@ -1,0 +1,137 @@
+"""Settings chosen, and distances calibrated, on classes left out: cross-fitting over classes.
+
+    for each fold of classes:  step 1 on the other classes  ->  codes of the classes left out, for each candidate
+    the candidate whose codes tell unseen classes apart best is taken; the same codes calibrate its distances
+
+A candidate says what lies between the steps and what step 2 is. Step 1 is learned once per fold; step 2 goes along a path
+of ridges, each solution starting the next. What was tried, and how it did, is reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from samekind.evaluation import mean_average_precision, verify_codes
+from samekind.kernels.lengths import Normalise, normalised
+from samekind.kernels.types import Array, IntArray
+from samekind.model.metric import Metric
+
+Target = Literal["zero", "identity", "none"]
+
+FEWEST_CLASSES = 4  # of two samples or more: below, none can be left out
+SPLIT_IN_THREE = 6  # classes from which on there are three folds, not two
+MANY_SAMPLES = 2_000  # from so many on, one fold is enough to choose on, and several cost too much
+LEFT_OUT = 0.2  # share of the classes in a single fold
+NEGLIGIBLE = 0.002  # of the score: a simpler candidate that is worse by less is taken
+JUDGED = 3_000  # samples left out that are judged at the most
+
+PATH = (1.0, 0.1, 0.01, 0.001)  # ridges around step 1, largest first
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One way to go on from step 1."""
+
+    normalise_groups: str
+    weigh: float
+    target: Target  # of step 2's ridge; "none": step 1's own metric
+    ridge: float | None = None
+    n_components: int | None = None
+
+    def __str__(self) -> str:
+        between = f"groups {self.normalise_groups}, weigh {self.weigh:g}"
+        if self.target == "none":
+            return f"step 1 alone, {between}"
+        rank = "" if self.n_components is None else f", {self.n_components} numbers"
+        return f"step 2 towards {'0' if self.target == 'zero' else 'step 1'}, ridge {self.ridge:g}, {between}{rank}"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A candidate with codes normalised in one way, judged on classes left out."""
+
+    candidate: Candidate
+    normalise: Normalise
+    auc: float  # of pairs, mean over folds
+    mean_average_precision: float
+
+    @property
+    def score(self) -> float:
+        """What is chosen by: both count alike."""
+        return (self.auc + self.mean_average_precision) / 2
+
+    def record(self) -> dict[str, Any]:
+        """A row for a history."""
+        return {
+            "step": "choice",
+            "candidate": str(self.candidate),
+            "normalise": self.normalise,
+            "auc": self.auc,
+            "mean_average_precision": self.mean_average_precision,
+            "score": self.score,
+        }
+
+
+@dataclass
+class LeftOut:
+    """Codes, before they are normalised, of the classes left out in each fold, under one candidate."""
+
+    candidate: Candidate
+    parts: list[tuple[Array, NDArray[Any]]] = field(default_factory=list)
+
+    def trials(self, normalisations: Sequence[Normalise]) -> list[Trial]:
+        return [self._judged(normalise) for normalise in normalisations]
+
+    def _judged(self, normalise: Normalise) -> Trial:
+        aucs, precisions = [], []
+        for codes, labels in self.parts:
+            made = normalised(codes, normalise)
+            aucs.append(verify_codes(made, labels).auc)
+            precisions.append(mean_average_precision(made, labels))
+        return Trial(self.candidate, normalise, float(np.mean(aucs)), float(np.mean(precisions)))
+
+
+def best_of(trials: Sequence[Trial]) -> Trial:
+    """The first whose score is within `NEGLIGIBLE` of the best: candidates come simplest first."""
+    best = max(trial.score for trial in trials)
+    return next(trial for trial in trials if trial.score >= best - NEGLIGIBLE)
+
+
+def class_folds(y: NDArray[Any], cv: Any, seed: int) -> list[tuple[IntArray, IntArray]]:
+    """(places to learn from, places left out) of each fold; none where there are too few classes.
+
+    "auto": three folds, two where classes are few, one of a fifth of the classes where samples are many. An int: so
+    many folds. A share: one fold of this share of the classes.
+    """
+    from samekind.evaluation import ClassKFold
+
+    _, sizes = np.unique(y, return_counts=True)
+    several = int((sizes > 1).sum())
+    if cv is None or (isinstance(cv, str) and several < FEWEST_CLASSES):
+        return []
+    if isinstance(cv, str):
+        cv = LEFT_OUT if len(y) > MANY_SAMPLES else 3 if several >= SPLIT_IN_THREE else 2
+    if isinstance(cv, float):
+        folds = ClassKFold(max(2, round(1 / cv)), random_state=seed).split(y, y)
+        return [next(iter(folds))]
+    return list(ClassKFold(cv, random_state=seed).split(y, y))
+
+
+def judged_rows(held: IntArray, y: NDArray[Any], seed: int) -> IntArray:
+    """Of the samples left out, those that are judged: of whole classes, as many as are allowed."""
+    if len(held) <= JUDGED:
+        return held
+    classes = np.random.RandomState(seed).permutation(np.unique(y[held]))
+    counts = np.array([int((y[held] == each).sum()) for each in classes])
+    kept = classes[: int(np.searchsorted(np.cumsum(counts), JUDGED))]
+    return held[np.isin(y[held], kept)]
+
+
+def with_normalise(metric: Metric, normalise: Normalise) -> Metric:
+    """The same metric, its codes normalised."""
+    return metric if metric.normalise == normalise else replace(metric, normalise=normalise, threshold=None)

@@ -1,0 +1,85 @@
+"""Codes as they will be used: of pictures, with their mirror images counted as the metric says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from samekind.evaluation import mean_average_precision, verify
+from samekind.evaluation.pairs import label_pairs
+from samekind.kernels.distances import squared_distances
+from samekind.kernels.flips import flip_free_codes
+from samekind.kernels.types import Array, IntArray
+from samekind.model.metric import Metric
+
+MAX_PLAIN = 1_500  # samples whose plain distances are held at once, N x N
+
+
+def codes_in_use(metric: Metric, X: Any, rows: IntArray) -> Array:
+    """Codes of some samples of an array or a store, to be compared by `metric.code_distance`.
+
+    Mirror images come from the descriptors that a store of pictures has.
+    """
+    if metric.mirror == "none":
+        return metric.transform(X, rows)
+    from samekind.extraction import mirror_means
+
+    means = mirror_means(X)
+    if metric.mirror == "mean":
+        return metric.transform(means, rows)
+    parts = []
+    for plain, mean in zip(metric.basis.read(X, rows), metric.basis.read(means, rows), strict=True):
+        parts.append(flip_free_codes(metric.transform(plain), metric.transform(2 * mean - plain)))
+    return np.concatenate(parts)
+
+
+def groups_with_mirror(X: Any) -> list[int]:
+    """The groups of a store of pictures whose mirror image is in it too."""
+    if not getattr(X, "front_end", None):
+        raise ValueError(
+            'mirror="mean" and "distances" are for stores of pictures, but this is data without pictures: leave mirror '
+            'at "none".'
+        )
+    from samekind.extraction import mirrored_groups
+
+    usable = np.flatnonzero(mirrored_groups(X) >= 0)
+    if not len(usable):
+        raise ValueError(
+            "No region of this store has its mirror image in it, so that mirror images cannot count: extract the "
+            'pictures anew, or leave mirror at "none".'
+        )
+    return [int(k) for k in usable]
+
+
+def plain_score(X: Any, rows: IntArray, labels: NDArray[Any], memory_budget: int) -> tuple[float, float]:
+    """AUC of pairs and mean average precision of plain Euclidean distance over all features."""
+    most = min(MAX_PLAIN, int((memory_budget / 16) ** 0.5))
+    if len(rows) > most:
+        kept = np.sort(np.random.RandomState(0).permutation(len(rows))[:most])
+        rows, labels = rows[kept], labels[kept]
+    D = np.zeros((len(rows), len(rows)))
+    for panel in _panels(X, rows):
+        D += squared_distances(panel, panel)
+    pairs, same = label_pairs(labels)
+    auc = verify(D[pairs[:, 0], pairs[:, 1]], same).auc
+    return auc, mean_average_precision(_embedded(D), labels)
+
+
+def _panels(X: Any, rows: IntArray) -> Any:
+    if not hasattr(X, "panel"):
+        yield np.asarray(X[rows], np.float64) - X[rows].mean(axis=0)
+        return
+    from samekind.store import panels_of
+
+    for panel in panels_of(X, range(len(X.group_sizes)), rows):
+        yield panel.Z.astype(np.float64)
+
+
+def _embedded(D: Array) -> Array:
+    """Points with these squared distances: classical scaling."""
+    centred = D - D.mean(axis=0) - D.mean(axis=1, keepdims=True) + D.mean()
+    values, vectors = np.linalg.eigh(-centred / 2)
+    points: Array = vectors * np.sqrt(np.maximum(values, 0))
+    return points

@@ -1,0 +1,10 @@
+"""What crosses from training to use. Nothing here imports a solver.
+
+    Basis         the chosen feature groups and U_k of each: array, store or picture features -> features of step 2
+    Metric        a basis and components over it, with all that use needs: distance, threshold, mirror images
+    Calibration   probabilities and thresholds at false match rates, from classes left out
+    Encoder       pictures -> codes, by way of the chosen regions alone
+    file, fields  one checksummed file; what each field may be
+
+`estimators` make metrics; `evaluation`, `cli` and `lfw` use them.
+"""
