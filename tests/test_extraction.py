@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from samekind import extraction
-from samekind.extraction import extract, mirror_means, with_roots
+from samekind.extraction import extract, frame_for, mirror_means, picture_sizes, with_roots
 from samekind.images.extractor import Extractor
 from samekind.images.listing import list_images
 from samekind.images.load import ImageError, load_image
@@ -236,6 +236,14 @@ def test_detected_faces_and_a_second_try_with_the_largest_of_several(tmp_path):
     assert len(again) == len(files)
     assert again.notes["Atom_Egoyan/Atom_Egoyan_0001.jpg"] == ["2 faces found, the largest taken"]
     assert again.skipped == {}
+
+
+def test_the_crop_follows_the_pictures_that_can_be_read(pictures):
+    (pictures / "person 02" / "1.png").write_text("no picture")
+    files = files_of(pictures)
+    assert picture_sizes(files).tolist() == [[44, 60]] * 23
+    frame = frame_for(files)
+    assert (frame.width, frame.height) == (44, 60)
 
 
 HALF_ULP = 2.0**-11  # of float16, relative

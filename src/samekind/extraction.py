@@ -10,11 +10,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from samekind.images.align import Aligner, Landmarks, Several
+from samekind.images.align import Aligner, Frame, Landmarks, Several, fitted_frame, picture_size
 from samekind.images.extractor import Extractor
 from samekind.images.listing import ImageFile
 from samekind.images.load import ImageError, load_image
 from samekind.images.slbp import SoftLBP
+from samekind.kernels.types import IntArray
 from samekind.store import DiskStore, Family, RootsOf, Shard, StoreWriter, shard_rows_for
 from samekind.store.views import MirrorMeansOf
 from samekind.threads import effective_threads
@@ -84,6 +85,17 @@ def extract(
                     raise
                 work.write(writer, shard)
     return DiskStore.open(store)
+
+
+def picture_sizes(files: Sequence[ImageFile]) -> IntArray:
+    """Widths and heights (n, 2) of the pictures that can be read, from their headers alone."""
+    sizes = [size for file in files if (size := picture_size(file.path)) is not None]
+    return np.array(sizes, dtype=np.intp).reshape(-1, 2)
+
+
+def frame_for(files: Sequence[ImageFile]) -> Frame:
+    """The crop for pictures that are aligned already: the largest up to the default's 110 x 150 that 98 % hold."""
+    return fitted_frame(picture_sizes(files))
 
 
 def mirror_means(store: Any) -> MirrorMeansOf:

@@ -59,8 +59,13 @@ def enumerate_regions(width: int = REFERENCE[0], height: int = REFERENCE[1], cou
 
 
 def most_regions(width: int, height: int) -> int:
-    """As many regions as `enumerate_regions` can give of a crop."""
-    return _count(width, height, _paired(width, height, MOST_WIDTHS), 1.0)
+    """As many regions as `enumerate_regions` can give of a crop of at least 10 x 10."""
+    for n_widths in range(MOST_WIDTHS, 1, -1):
+        sizes = _paired(width, height, n_widths)
+        most = _count(width, height, sizes, 1.0)
+        if FEWEST_PLACES * len(sizes) <= most:
+            break
+    return most
 
 
 def mirrored_regions(regions: IntArray, crop_width: int) -> IntArray:
