@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 from samekind import extraction
-from samekind.extraction import extract
+from samekind.extraction import extract, frame_for, mirror_means, picture_sizes, with_roots
 from samekind.images.extractor import Extractor
 from samekind.images.listing import list_images
 from samekind.images.load import ImageError, load_image
-from samekind.store import DiskStore
+from samekind.images.slbp import SoftLBP
+from samekind.store import ArrayStore, DiskStore, FeatureGroups, GroupsOf
 from tests.picture_folders import bytes_of, small_extractor, write_pictures
 
 
@@ -235,3 +236,86 @@ def test_detected_faces_and_a_second_try_with_the_largest_of_several(tmp_path):
     assert len(again) == len(files)
     assert again.notes["Atom_Egoyan/Atom_Egoyan_0001.jpg"] == ["2 faces found, the largest taken"]
     assert again.skipped == {}
+
+
+def test_the_crop_follows_the_pictures_that_can_be_read(pictures):
+    (pictures / "person 02" / "1.png").write_text("no picture")
+    files = files_of(pictures)
+    assert picture_sizes(files).tolist() == [[44, 60]] * 23
+    frame = frame_for(files)
+    assert (frame.width, frame.height) == (44, 60)
+
+
+HALF_ULP = 2.0**-11  # of float16, relative
+
+
+def both_ways(store, pictures, extractor):
+    """Descriptors of the store's pictures and of their mirror images, from the pictures: (2, n, n_features)."""
+    align = extractor.aligner()
+    crops = [align(load_image(pictures / i), i).picture for i in store.image_ids]
+    return np.stack([extractor.features_and_mirrored(crop) for crop in crops], axis=1)
+
+
+@pytest.fixture(scope="module")
+def described(tmp_path_factory):
+    """Pictures, and a store of them whose groups all have their mirror images."""
+    folder = tmp_path_factory.mktemp("described")
+    pictures = write_pictures(folder / "pictures", n_labels=3)
+    return pictures, extract(files_of(pictures), folder / "store", small_extractor(n_regions=24))
+
+
+def test_mirror_means_of_a_store_are_those_of_its_pictures(described):
+    pictures, store = described
+    plain, mirrored = both_ways(store, pictures, small_extractor(n_regions=24))
+    means = mirror_means(store).panel(range(48), np.arange(len(store)))
+    rounding = HALF_ULP * (np.abs(plain) + np.abs(mirrored)) / 2 + 1e-5
+    assert (np.abs(means - (plain + mirrored) / 2) <= rounding).all()
+    assert np.abs(means - plain).max() > 0.1
+
+
+def test_mirror_means_of_roots_take_roots_first(described):
+    pictures, store = described
+    rooted = with_roots(store)
+    extractor = Extractor.from_json(rooted.front_end)
+    assert [part.family for part in extractor.parts][1] == SoftLBP(root=True)
+    assert rooted.front_end["families"][0] == store.front_end["families"][0]
+    plain, mirrored = both_ways(store, pictures, extractor)
+    means = mirror_means(rooted)
+    panel = means.panel(range(48), np.arange(len(store)))
+    slbp = slice(24 * 45, None)
+    rounding = HALF_ULP * (np.abs(plain) + np.abs(mirrored)) / 2 + 1e-5
+    rounding[:, slbp] += 2e-4  # of the roots of numbers below float16's smallest normal one
+    assert (np.abs(panel - (plain + mirrored) / 2) <= rounding).all()
+    assert means.front_end == rooted.front_end
+
+
+def test_roots_are_taken_once(described):
+    _, store = described
+    once = with_roots(store)
+    twice = with_roots(once)
+    np.testing.assert_array_equal(twice.panel([3, 30], [0, 1]), once.panel([3, 30], [0, 1]))
+    np.testing.assert_array_equal(once.panel([3], [0, 1]), store.panel([3], [0, 1]))
+    np.testing.assert_array_equal(once.panel([30], [0, 1]), np.sqrt(store.panel([30], [0, 1])))
+    assert twice.front_end == once.front_end
+    only_cov = GroupsOf.of_families(store, ["cov"])
+    np.testing.assert_array_equal(with_roots(only_cov).panel([3], [0]), store.panel([3], [0]))
+
+
+def test_mirror_means_of_some_groups_are_those_of_all(described):
+    _, store = described
+    mirrors = small_extractor(n_regions=24).mirror_groups()
+    closed = np.unique([30, 41, mirrors[30], mirrors[41]])
+    part = mirror_means(with_roots(GroupsOf(store, closed)))
+    every = mirror_means(with_roots(store))
+    np.testing.assert_array_equal(part.panel(range(len(closed)), [4, 2]), every.panel(closed, [4, 2]))
+    assert part.numbers.tolist() == closed.tolist()
+    alone = np.flatnonzero(mirrors > np.arange(48))[0]
+    with pytest.raises(ValueError, match=r"Group 0 \(cov .*\) has no mirror image in the store"):
+        mirror_means(GroupsOf(store, [alone]))
+
+
+def test_what_was_not_made_of_pictures_has_no_mirror_images():
+    table = ArrayStore(np.ones((3, 4)), FeatureGroups.parse(2, 4))
+    for view in (mirror_means, with_roots):
+        with pytest.raises(ValueError, match="not made from pictures"):
+            view(table)

@@ -137,7 +137,7 @@ class TestUnusableFiles:
         assert not (tmp_path / "store").exists()
 
     def test_nothing_usable_is_status_1_with_reasons_and_no_store(self, pictures, tmp_path):
-        result = run("extract", pictures, tmp_path / "store")
+        result = run("extract", pictures, tmp_path / "store", "--size", "110x150")
         assert result.exit_code == 1
         assert not result.stdout
         assert "None of the 12 files can be used" in result.stderr
@@ -147,10 +147,69 @@ class TestUnusableFiles:
 
     def test_nothing_usable_as_json(self, pictures, tmp_path):
         (tmp_path / "store").mkdir()
-        result = run("extract", pictures, tmp_path / "store", "--regions", 20, "--json")
+        result = run("extract", pictures, tmp_path / "store", "--size", "110x150", "--regions", 20, "--json")
         assert result.exit_code == 1
         assert len(json.loads(result.stdout)["skipped"]) == 12
         assert list((tmp_path / "store").iterdir()) == []
+
+
+class TestCrop:
+    """Without --size, aligned pictures that are smaller than the default crop get a smaller one."""
+
+    def test_follows_small_pictures_and_says_so_once(self, pictures, tmp_path):
+        result = run("extract", pictures, tmp_path / "store", "--regions", 20)
+        assert result.exit_code == 0, result.stderr
+        assert result.stderr == "Crop 44 x 60: the largest that 100 % of the pictures hold; the default is 110 x 150.\n"
+        assert "12 of 4 labels" in result.stdout
+
+    def test_json_has_it(self, pictures, tmp_path):
+        assert extract(pictures, tmp_path / "store", "--regions", 20, "--sigma", 2)["crop"] == {
+            "width": 44,
+            "height": 60,
+            "sigma": 2.0,
+        }
+
+    def test_few_smaller_pictures_are_skipped(self, tmp_path):
+        pictures = write_pictures(tmp_path / "pictures", n_labels=15, per_label=4)
+        cv2.imwrite(str(pictures / "person 00" / "tiny.png"), np.zeros((20, 20), np.uint8))
+        result = run("extract", pictures, tmp_path / "store", "--regions", 20)
+        assert "Crop 44 x 60: the largest that 98 % of the pictures hold" in result.stderr
+        assert "person 00/tiny.png: the picture is 20 x 20 (width x height), smaller than" in result.stdout
+        assert len(DiskStore.open(tmp_path / "store")) == 60
+
+    def test_stays_the_default_where_pictures_hold_it(self, tmp_path):
+        pictures = write_pictures(tmp_path / "pictures", n_labels=2, per_label=2, height=160, width=120)
+        result = run("extract", pictures, tmp_path / "store", "--regions", 20)
+        assert not result.stderr
+        assert "110 x 150 pixels" in result.stdout
+
+    def test_is_that_of_the_store_when_pictures_are_added(self, pictures, tmp_path):
+        extract(pictures, tmp_path / "store", *SMALL)
+        write_pictures(pictures, n_labels=1, per_label=3, first=4, height=160, width=120)
+        result = run("extract", pictures, tmp_path / "store")
+        assert not result.stderr
+        assert "40 x 56 pixels" in result.stdout
+
+    def test_tiny_pictures_are_refused(self, tmp_path):
+        pictures = write_pictures(tmp_path / "pictures", n_labels=2, per_label=2, height=30, width=20)
+        message = refused(pictures, tmp_path / "store")
+        assert "a crop of 20 x 30 pixels at most, and at least 24 x 24 are needed" in message
+        assert "--size" in message
+        assert not (tmp_path / "store").exists()
+
+    def test_a_small_crop_has_as_many_regions_as_it_can(self, tmp_path):
+        pictures = write_pictures(tmp_path / "pictures", n_labels=2, per_label=2, height=24, width=24)
+        made = extract(pictures, tmp_path / "store", "--families", "cov")
+        assert 1000 < made["families"][0]["groups"] < 13_260
+
+    def test_other_alignments_keep_the_default(self, pictures, tmp_path):
+        names = ["left_eye", "right_eye", "mouth"]
+        with open(tmp_path / "points.csv", "w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(["image", *(f"{name}_{axis}" for name in names for axis in "xy")])
+            writer.writerows([p.relative_to(pictures), 13, 25, 30, 25, 21, 43] for p in pictures.rglob("*.png"))
+        made = extract(pictures, tmp_path / "store", "--regions", 20, "--landmarks", tmp_path / "points.csv")
+        assert (made["crop"]["width"], made["crop"]["height"]) == (110, 150)
 
 
 class TestWrongPlaces:

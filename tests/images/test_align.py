@@ -1,11 +1,13 @@
 """Eyes and mouth come to their places: as near as any similarity can bring three points."""
 
+import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 from scipy.ndimage import gaussian_filter
 from skimage.transform import SimilarityTransform
 
@@ -16,6 +18,9 @@ from samekind.images.align import (
     align_by_points,
     aligner_from,
     central_crop,
+    fitted_frame,
+    percent_holding,
+    picture_size,
     read_landmarks,
     similarity,
     smooth,
@@ -70,6 +75,90 @@ class TestFrame:
     def test_wrong_values(self, values, problem):
         with pytest.raises(ValueError, match=f"{problem} must be"):
             Frame(**values)
+
+
+class TestFittedFrame:
+    @pytest.mark.parametrize(
+        ("sizes", "crop"),
+        [
+            ([(110, 150)] * 3, (110, 150)),
+            ([(250, 250), (4000, 3000)], (110, 150)),
+            ([(92, 112)] * 3, (92, 112)),
+            ([(55, 75)], (55, 75)),
+            ([(500, 100)], (110, 100)),
+            ([(100, 500), (500, 100)], (100, 100)),
+            ([(24, 24)], (24, 24)),
+            ([(300, 26), (40, 40)] * 50, (40, 26)),
+            ([(250, 250)] * 98 + [(40, 40)] * 2, (110, 150)),  # 98 % hold the default
+            ([(250, 250)] * 97 + [(90, 120)] * 3, (90, 120)),
+            ([(90, 120)] * 98 + [(10, 10)] * 2, (90, 120)),
+            ([(110, 20)] * 2 + [(100, 140)] * 98, (100, 140)),
+            ([], (110, 150)),
+        ],
+    )
+    def test_is_the_largest_that_98_percent_hold(self, sizes, crop):
+        frame = fitted_frame(sizes)
+        assert (frame.width, frame.height, frame.sigma) == (*crop, 1.0)
+
+    @given(st.lists(st.tuples(st.integers(24, 200), st.integers(24, 200)), min_size=1, max_size=120))
+    def test_no_larger_crop_is_held_by_as_many(self, sizes):
+        frame = fitted_frame(sizes)
+        assert 24 <= frame.width <= 110
+        assert 24 <= frame.height <= 150
+
+        def held(width, height):
+            return sum(w >= width and h >= height for w, h in sizes) >= 0.98 * len(sizes) - 1e-9
+
+        assert held(frame.width, frame.height)
+        widths, heights = ({min(size[axis], most) for size in sizes} for axis, most in ((0, 110), (1, 150)))
+        areas = [w * h for w in widths for h in heights if held(w, h)]
+        assert frame.width * frame.height == max(areas)
+
+    @pytest.mark.parametrize("size", [(23, 400), (400, 23), (8, 8)])
+    def test_pictures_that_are_too_small_are_refused(self, size):
+        width, height = min(size[0], 110), min(size[1], 150)
+        with pytest.raises(ValueError, match=f"crop of {width} x {height} pixels at most, and at least 24 x 24"):
+            fitted_frame([size] * 5)
+
+    def test_the_percentage_is_rounded_down(self):
+        sizes = [(92, 112)] * 199 + [(20, 20)]
+        assert percent_holding(sizes, Frame(92, 112)) == 99
+        assert percent_holding(sizes[:-1], Frame(92, 112)) == 100
+        assert percent_holding(sizes[:-1], Frame(93, 112)) == 0
+
+
+class TestPictureSize:
+    @pytest.mark.parametrize("kind", ["jpg", "png", "pgm", "ppm"])
+    def test_is_that_of_the_loaded_picture(self, tmp_path, kind):
+        Image.fromarray(np.zeros((30, 20), np.uint8)).convert("RGB" if kind == "ppm" else "L").save(
+            tmp_path / f"a.{kind}"
+        )
+        assert picture_size(tmp_path / f"a.{kind}") == (20, 30)
+
+    @pytest.mark.parametrize("kind", ["jpg", "png"])
+    @pytest.mark.parametrize("orientation", range(1, 9))
+    def test_is_upright(self, tmp_path, kind, orientation):
+        exif = Image.Exif()
+        exif[0x0112] = orientation
+        path = tmp_path / f"a.{kind}"
+        Image.fromarray(np.zeros((30, 20), np.uint8)).save(path, exif=exif)
+        assert picture_size(path) == load_image(path).grey.shape[::-1]
+
+    def test_only_the_header_is_read(self, tmp_path):
+        noise = np.random.default_rng(0).integers(0, 255, (300, 200)).astype(np.uint8)
+        for kind in ("jpg", "png", "pgm"):
+            path = tmp_path / f"a.{kind}"
+            Image.fromarray(noise).save(path)
+            path.write_bytes(path.read_bytes()[:1000])
+            assert picture_size(path) == (200, 300)
+
+    def test_what_cannot_be_read_has_none(self, tmp_path):
+        (tmp_path / "empty.png").touch()
+        (tmp_path / "text.png").write_text("no picture")
+        (tmp_path / "broken.png").write_bytes(b"\x89PNG\r\n\x1a\n and no more")
+        os.mkfifo(tmp_path / "pipe.png")
+        for name in ("empty.png", "text.png", "broken.png", "pipe.png", "missing.png", ""):
+            assert picture_size(tmp_path / name) is None
 
 
 class TestCrop:

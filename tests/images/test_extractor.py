@@ -54,6 +54,29 @@ def test_mirrored_features_are_those_of_the_mirror_image(extractor, crop):
     assert np.abs(plain - mirrored).max() > 0.1
 
 
+def test_mirror_groups_show_what_the_mirror_image_shows(extractor, crop):
+    families = [part.family for part in extractor.parts for _ in part.regions]
+    starts = np.cumsum([0, *(family.size for family in families)])
+    plain, mirrored = (
+        [features[start : start + family.size] for start, family in zip(starts[:-1], families, strict=True)]
+        for features in extractor.features_and_mirrored(crop)
+    )
+    numbers = extractor.mirror_groups()
+    assert numbers.shape == (60,)
+    assert sorted(numbers) == list(range(60))
+    for k, family in enumerate(families):
+        np.testing.assert_allclose(family.mirrored(plain[numbers[k]]), mirrored[k], atol=1e-5)
+
+
+def test_a_group_whose_mirror_image_was_not_chosen_has_none():
+    extractor = Extractor.over(n_regions=30, frame=Frame(41, 56))
+    numbers = extractor.mirror_groups()
+    pair = next(k for k in range(30, 60) if numbers[k] > k)
+    own = np.flatnonzero(numbers[:30] == np.arange(30))[0]
+    assert extractor.only([own, pair]).mirror_groups().tolist() == [0, -1]
+    assert extractor.only([own, pair, numbers[pair]]).mirror_groups().tolist() == [0, 2, 1]
+
+
 def test_json_gives_an_equal_one(crop):
     extractor = Extractor.over(
         [SoftLBP(0.05), Covariance(0.01)], n_regions=20, frame=Frame(40, 56, 2.0), alignment="detect"

@@ -1,5 +1,9 @@
 """Whitened groups have the covariance I on the training rows, in the directions that carry something."""
 
+import os
+import threading
+import time
+
 import numpy as np
 import pytest
 from sklearn.decomposition import PCA
@@ -98,6 +102,105 @@ def test_threads_change_nothing(store, monkeypatch, n_jobs):
         WhitenedStore(store, found, n_jobs).panel([2, 0], rows),
         WhitenedStore(store, expected, 1).panel([2, 0], rows),
     )
+
+
+def shifted(X, shift, sizes=SIZES):
+    """Numbers of which a shift costs no bit, with and without it."""
+    exact = np.round(X * 2**20) / 2**20
+    return store_of(exact, sizes, dtype=np.float64), store_of(exact + shift, sizes, dtype=np.float64)
+
+
+@pytest.mark.parametrize("shift", [1e7, -3e8])
+def test_a_shift_of_float64_data_changes_nothing(shift):
+    """In float32 1e7 leaves whole numbers only."""
+    here, there = shifted(correlated(sum(SIZES), offset=0.0), shift)
+    one, other = Whitening.learned(here, TRAINING), Whitening.learned(there, TRAINING)
+    rows = np.arange(N)
+    Z = WhitenedStore(here, one).panel(range(3), rows)
+    np.testing.assert_allclose(WhitenedStore(there, other).panel(range(3), rows), Z, atol=1e-6)
+    assert Z.dtype == np.float32
+    for k in range(3):
+        np.testing.assert_allclose(other.of(k)[0] - shift, one.of(k)[0], atol=1e-6)
+        np.testing.assert_allclose(other.of(k)[1], one.of(k)[1], rtol=1e-6, atol=1e-8)
+
+
+def test_weak_directions_of_float64_data_are_whitened_to_float32s_precision():
+    """Deviations from 1 to 3e-4, with the strongest first: rounding before the product would cost a factor of 3,000."""
+    rng = np.random.default_rng(5)
+    rotation = np.linalg.qr(rng.normal(size=(6, 6)))[0]
+    X = (rng.normal(size=(N, 6)) * np.geomspace(1, 3e-4, 6)) @ rotation + 100
+    store = store_of(X, [6], dtype=np.float64)
+    whitening = Whitening.learned(store, TRAINING)
+    variances, directions = np.linalg.eigh(np.cov(X[TRAINING].T))
+    expected = (X - X[TRAINING].mean(axis=0)) @ directions[:, ::-1] / np.sqrt(variances[::-1])
+    Z = WhitenedStore(store, whitening).panel([0], np.arange(N))
+    signs = np.sign((Z * expected).sum(axis=0))
+    np.testing.assert_allclose(Z, expected * signs, atol=2e-6)
+
+
+def test_float32_data_are_whitened_in_float32(store):
+    whitening = Whitening.learned(store, TRAINING)
+    assert {made_map.dtype for made_map in whitening.maps} == {np.dtype(np.float32)}
+    assert {mean.dtype for mean in whitening.means} == {np.dtype(np.float64)}
+    products = []
+    original = whiten._whiten
+
+    def noted(mean, maps, X, out):
+        products.append((mean.dtype, X.dtype))
+        original(mean, maps, X, out)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(whiten, "_whiten", noted)
+        WhitenedStore(store, whitening).panel([0, 1], TRAINING)
+    assert set(products) == {(np.dtype(np.float32), np.dtype(np.float32))}
+
+
+class Watched(ArrayStore):
+    """Knows which threads read at the same time."""
+
+    def __init__(self, X, groups):
+        super().__init__(X, groups)
+        self.threads = Busy()
+
+    def panel(self, groups, rows):
+        with self.threads:
+            return super().panel(groups, rows)
+
+
+class Busy:
+    """The largest number of threads that are in it at once."""
+
+    def __init__(self):
+        self.lock, self.now, self.most = threading.Lock(), 0, 0
+
+    def __enter__(self):
+        with self.lock:
+            self.now += 1
+            self.most = max(self.most, self.now)
+        time.sleep(0.002)
+
+    def __exit__(self, *_):
+        with self.lock:
+            self.now -= 1
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2, 5])
+def test_no_more_threads_work_than_were_asked_for(monkeypatch, n_jobs):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(12), raising=False)
+    monkeypatch.setattr(whiten, "WIDEST_PANEL", 2)
+    monkeypatch.setattr(whiten, "PRODUCT_ROWS", 20)
+    store = store_of(correlated(40), [2] * 20, kind=Watched)
+    whitening = Whitening.learned(store, TRAINING, n_jobs=n_jobs)
+    assert 1 <= store.threads.most <= n_jobs
+    products, original = Busy(), whiten._whiten
+
+    def watched(*arguments):
+        with products:
+            original(*arguments)
+
+    monkeypatch.setattr(whiten, "_whiten", watched)
+    WhitenedStore(store, whitening, n_jobs=n_jobs).panel([0, 1], TRAINING)
+    assert 1 <= products.most <= n_jobs
 
 
 def test_a_panel_has_groups_and_rows_as_asked_for(store):

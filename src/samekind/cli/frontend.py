@@ -1,8 +1,9 @@
-"""How pictures become descriptors, as `extract` is told or as its store remembers."""
+"""How pictures become descriptors, by the options of `extract` or as its store has it."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ from samekind.cli.options import Align, parse_families, parse_size
 
 if TYPE_CHECKING:
     from samekind.images.extractor import Extractor, Family
+    from samekind.images.listing import ImageFile
     from samekind.store import DiskStore
 
 
@@ -25,7 +27,7 @@ class FrontEnd:
     fuzziness: float | None = None
 
     @classmethod
-    def told(
+    def from_options(
         cls,
         *,
         align: Align | None,
@@ -59,11 +61,27 @@ class FrontEnd:
             getattr(parts["slbp"].family, "fuzziness", None) if "slbp" in parts else None,
         )
 
+    def fitted_to(self, files: Sequence[ImageFile]) -> tuple[FrontEnd, str | None]:
+        """With a smaller crop where aligned pictures do not hold the default one, and a sentence that says so."""
+        if self.size is not None or self.align not in (None, "none"):
+            return self, None
+        from samekind.extraction import picture_sizes
+        from samekind.images.align import Frame, fitted_frame, percent_holding
+
+        sizes, default = picture_sizes(files), Frame()
+        frame = fitted_frame(sizes)
+        if frame == default:
+            return self, None
+        crop, usual = (f"{each.width} x {each.height}" for each in (frame, default))
+        percent = percent_holding(sizes, frame)
+        said = f"Crop {crop}: the largest that {percent} % of the pictures hold; the default is {usual}."
+        return replace(self, size=(frame.width, frame.height)), said
+
     def extractor(self) -> Extractor:
-        """A new one; defaults where nothing was told."""
+        """A new one; defaults where there is no value."""
         from samekind.images.align import Frame
         from samekind.images.extractor import FAMILIES, Extractor
-        from samekind.images.regions import DEFAULT_COUNT
+        from samekind.images.regions import DEFAULT_COUNT, most_regions
 
         frame = Frame() if self.size is None else Frame(*self.size)
         frame = frame if self.sigma is None else replace(frame, sigma=self.sigma)
@@ -72,13 +90,13 @@ class FrontEnd:
             raise ValueError(f"--fuzziness belongs to slbp, but --families is {','.join(names)}: leave it out.")
         return Extractor.over(
             [self._family(name) for name in names],
-            n_regions=DEFAULT_COUNT if self.regions is None else self.regions,
+            n_regions=self.regions or min(DEFAULT_COUNT, most_regions(frame.width, frame.height)),
             frame=frame,
             alignment=self.align or "none",
         )
 
     def extractor_of(self, store: DiskStore) -> Extractor:
-        """The one that made a store, unless it was told otherwise."""
+        """The one that made a store; `ValueError` where an option says otherwise."""
         from samekind.images.extractor import Extractor
 
         extractor = Extractor.from_json(store.front_end)

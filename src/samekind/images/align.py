@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from samekind.images.listing import check_once, file_column, read_table
-from samekind.images.load import ImageError, LoadedImage
+from samekind.images.load import ImageError, LoadedImage, _kind, _orientation
+from samekind.kernels.types import BoolArray, IntArray
 
 Floats32: TypeAlias = NDArray[np.float32]
 Floats64: TypeAlias = NDArray[np.float64]
@@ -27,6 +28,11 @@ _WIDTH, _HEIGHT = 110, 150
 _PLACES = ((33.0, 63.0), (77.5, 62.5), (56.0, 111.0))
 # Below this, bilinear interpolation skips pixels.
 _SMALLEST_SCALE = 0.5
+# A crop that is fitted to pictures: at least this share of them holds it, and its sides are at least this long.
+_PERCENT_HELD, _LEAST_FITTED = 98, 24
+# Where Pillow finds the orientation; it would decode a PNG that has none of these to look behind its pixels.
+_ORIENTED = {"exif", "Raw profile type exif", "xmp", "XML:com.adobe.xmp"}
+_LYING = range(5, 9)  # orientations that swap width and height
 
 
 @dataclass(frozen=True)
@@ -73,6 +79,68 @@ def _checked_sigma(value: object) -> float:
     if not 0 <= number <= 100:
         raise ValueError(f"sigma must be a number of pixels from 0 (no smoothing) to 100, but is {value!r}.")
     return number
+
+
+def picture_size(path: str | os.PathLike[str]) -> tuple[int, int] | None:
+    """Width and height of the upright picture in a file, from its header alone; None where that cannot be read."""
+    try:
+        if not os.path.isfile(path):
+            return None
+        with open(path, "rb") as file:
+            _, open_header = _kind(file.read(16))
+            file.seek(0)
+            header = open_header(file)
+            width, height = header.size
+            lying = bool(_ORIENTED & header.info.keys()) and _orientation(header) in _LYING
+    except Exception:  # Pillow's parsers raise nearly every kind on broken headers; loading will say what is wrong
+        return None
+    return (height, width) if lying else (width, height)
+
+
+def fitted_frame(sizes: ArrayLike) -> Frame:
+    """The crop of the largest area, at most the default's wide and high, that 98 % of the pictures hold.
+
+    `sizes` (n, 2) are their widths and heights. Of crops of the same area the one nearest to the default's proportions
+    is taken; without pictures it is the default.
+    """
+    n = len(np.asarray(sizes))
+    if not n:
+        return Frame()
+    held = 100 * _holding(sizes) >= _PERCENT_HELD * n
+    width, height = _largest(held, _LEAST_FITTED)
+    if not width:
+        width, height = _largest(held, 0)
+        raise ValueError(
+            f"The pictures are too small: {_PERCENT_HELD} % of them hold a crop of {width} x {height} pixels at most, "
+            f"and at least {_LEAST_FITTED} x {_LEAST_FITTED} are needed. Enlarge them, or choose a "
+            "smaller crop (--size, or a Frame)."
+        )
+    return Frame(width, height)
+
+
+def percent_holding(sizes: ArrayLike, frame: Frame) -> int:
+    """How many of the pictures, of sizes (n, 2), are at least as large as the crop; rounded down."""
+    width, height = np.asarray(sizes).T
+    held = (width >= frame.width) & (height >= frame.height)
+    return 100 * int(held.sum()) // len(width)
+
+
+def _holding(sizes: ArrayLike) -> IntArray:
+    """[w, h]: how many pictures hold a crop of w x h, up to the default's."""
+    capped = np.minimum(sizes, [_WIDTH, _HEIGHT])
+    counts = np.zeros((_WIDTH + 1, _HEIGHT + 1), dtype=np.intp)
+    np.add.at(counts, (capped[:, 0], capped[:, 1]), 1)
+    reversed_sums = counts[::-1, ::-1].cumsum(axis=0).cumsum(axis=1)
+    return reversed_sums[::-1, ::-1]
+
+
+def _largest(held: BoolArray, least: int) -> tuple[int, int]:
+    """Width and height of the largest crop that is held, no side shorter than `least`; (0, 0) where there is none."""
+    width, height = np.indices(held.shape)
+    area = np.where(held & (np.minimum(width, height) >= least), width * height, 0)
+    nearness = np.minimum(width / _WIDTH, height / _HEIGHT)
+    best = np.argmax(np.where(area == area.max(), nearness, -1)) if area.any() else 0
+    return int(width.flat[best]), int(height.flat[best])
 
 
 def central_crop(grey: Floats32, frame: Frame) -> Floats32:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from samekind.images.align import Aligner, Frame, Landmarks, Method, Several, aligner_from
 from samekind.images.covariance import Covariance
 from samekind.images.load import ImageError, LoadedImage, load_image
-from samekind.images.regions import DEFAULT_COUNT, Region, enumerate_regions, mirrored_regions
+from samekind.images.regions import DEFAULT_COUNT, Region, enumerate_regions, mirror_places, mirrored_regions
 from samekind.images.slbp import SoftLBP
 from samekind.kernels.types import Array, IntArray
 
@@ -109,6 +109,19 @@ class Extractor:
             n = len(part.regions)
             pairs.append(np.stack([both[:n].ravel(), part.family.mirrored(both[n:]).ravel()]))
         return np.hstack(pairs)
+
+    def mirror_groups(self) -> IntArray:
+        """For each group the number of the one that shows its mirror image, -1 where there is none: (n_groups,).
+
+        Descriptors of the mirror image of a crop in group k are `family.mirrored` of those of the crop in group
+        mirror_groups[k].
+        """
+        numbers, start = [], 0
+        for part in self.parts:
+            places = mirror_places(part.regions, self.frame.width)
+            numbers.append(np.where(places < 0, -1, places + start))
+            start += len(places)
+        return np.concatenate([np.zeros(0, np.intp), *numbers])
 
     def only(self, groups: Sequence[int]) -> "Extractor":
         """The same for some groups, given by number in rising order; families with none of them are left out."""

@@ -1,12 +1,12 @@
-"""Parts of a store: some of its samples, some of its feature groups."""
+"""Views of a store: some of its samples, some of its feature groups, roots of its numbers, means of mirror images."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from samekind.kernels.types import Array, IntArray
+from samekind.kernels.types import Array, BoolArray, IntArray
 from samekind.store.base import FeatureStore
 
 
@@ -27,6 +27,11 @@ class _Part:
     @property
     def can_stack(self) -> bool:
         return bool(getattr(self.store, "can_stack", False))
+
+    @property
+    def numbers(self) -> IntArray | None:
+        """Of the groups in the whole store, that is in its `front_end`; None where all are here."""
+        return getattr(self.store, "numbers", None)
 
     def read_ahead(self, groups: Sequence[int]) -> None:
         """As the store's own, where it has one."""
@@ -60,38 +65,41 @@ class GroupsOf(_Part):
     """A view of a store that has only some of its groups, numbered anew in rising order; nothing is copied."""
 
     def __init__(self, store: FeatureStore, groups: Sequence[int] | IntArray):
-        numbers = np.unique(np.asarray(groups, dtype=np.intp))
-        if not len(numbers):
+        chosen = np.unique(np.asarray(groups, dtype=np.intp))
+        if not len(chosen):
             raise ValueError("No feature groups are left: name at least one.")
-        if numbers[0] < 0 or numbers[-1] >= len(store.group_sizes):
+        if chosen[0] < 0 or chosen[-1] >= len(store.group_sizes):
             raise ValueError(
-                f"groups go from {numbers[0]} to {numbers[-1]}, but the store has {len(store.group_sizes)}: "
+                f"groups go from {chosen[0]} to {chosen[-1]}, but the store has {len(store.group_sizes)}: "
                 f"0 to {len(store.group_sizes) - 1}."
             )
         self.store = store
-        self.numbers = numbers
+        self.chosen = chosen  # by their numbers in `store`, which may itself be a view
 
     @classmethod
     def of_families(cls, store: Any, names: Sequence[Hashable]) -> "GroupsOf":
         """The groups of some families."""
-        missing = [name for name in names if name not in store.families]
-        if missing:
-            raise ValueError(
-                f"The store has no family {missing[0]!r}; it has {', '.join(map(str, store.families)) or 'none'}."
-            )
+        for name in names:
+            _check_family(store, name)
         return cls(store, [k for name in names for k in store.families[name]])
+
+    @property
+    def numbers(self) -> IntArray:
+        """Of the groups in the whole store, also where this is a view of a view."""
+        within: IntArray | None = getattr(self.store, "numbers", None)
+        return self.chosen if within is None else within[self.chosen]
 
     def __len__(self) -> int:
         return len(self.store)  # type: ignore[arg-type]
 
     @property
     def group_sizes(self) -> IntArray:
-        return self.store.group_sizes[self.numbers]
+        return self.store.group_sizes[self.chosen]
 
     @property
     def group_names(self) -> list[str]:
         names = getattr(self.store, "group_names", None) or [str(k) for k in range(len(self.store.group_sizes))]
-        return [names[k] for k in self.numbers]
+        return [names[k] for k in self.chosen]
 
     @property
     def families(self) -> Mapping[str, list[int]] | None:
@@ -99,7 +107,7 @@ class GroupsOf(_Part):
         own = getattr(self.store, "families", None)
         if own is None:
             return None
-        left = {name: np.flatnonzero(np.isin(self.numbers, list(members))).tolist() for name, members in own.items()}
+        left = {name: np.flatnonzero(np.isin(self.chosen, list(members))).tolist() for name, members in own.items()}
         return {name: members for name, members in left.items() if members}
 
     @property
@@ -118,42 +126,152 @@ class GroupsOf(_Part):
         return image_ids
 
     def panel(self, groups: Sequence[int], rows: IntArray) -> Array:
-        return self.store.panel(self.numbers[list(groups)].tolist(), rows)
+        return self.store.panel(self.chosen[list(groups)].tolist(), rows)
 
     def read_ahead(self, groups: Sequence[int]) -> None:
         """As the store's own, where it has one."""
-        super().read_ahead(self.numbers[list(groups)].tolist())
+        super().read_ahead(self.chosen[list(groups)].tolist())
 
     def stacked(self, groups: Sequence[int], rows: IntArray, means: Array, out: Array) -> None:
         """As the store's own, where it has one (`can_stack`)."""
-        self.store.stacked(self.numbers[list(groups)].tolist(), rows, means, out)  # type: ignore[attr-defined]
+        self.store.stacked(self.chosen[list(groups)].tolist(), rows, means, out)  # type: ignore[attr-defined]
 
 
-class RootsOf(_Part):
-    """A view of a store whose numbers, none negative, are replaced by their square roots; nothing is kept."""
+class _AllGroups(_Part):
+    """What a view that changes numbers, not groups, has from the store."""
 
-    def __init__(self, store: Any, front_end: Mapping[str, Any] | None = None):
-        self.store = store
-        self.front_end = front_end  # how images become such numbers
-        self.group_names: list[str] = store.group_names
-        self.families: Mapping[str, Sequence[int]] = store.families
-        self.labels: NDArray[np.str_] = store.labels
-        self.image_ids: NDArray[np.str_] = store.image_ids
+    store: Any
 
     def __len__(self) -> int:
-        return len(self.labels)
+        return len(self.store)
 
     @property
     def group_sizes(self) -> IntArray:
-        return self.store.group_sizes
+        sizes: IntArray = self.store.group_sizes
+        return sizes
+
+    @property
+    def group_names(self) -> list[str]:
+        names: list[str] = self.store.group_names
+        return names
+
+    @property
+    def families(self) -> Mapping[str, Sequence[int]]:
+        families: Mapping[str, Sequence[int]] = self.store.families
+        return families
+
+    @property
+    def labels(self) -> NDArray[np.str_]:
+        labels: NDArray[np.str_] = self.store.labels
+        return labels
+
+    @property
+    def image_ids(self) -> NDArray[np.str_]:
+        image_ids: NDArray[np.str_] = self.store.image_ids
+        return image_ids
+
+
+class RootsOf(_AllGroups):
+    """A view of a store in which the numbers of some families, none negative, are their square roots.
+
+    `families` names them, None means all; the others stay as they are. `front_end` says how images become such numbers.
+    """
+
+    def __init__(
+        self, store: Any, front_end: Mapping[str, Any] | None = None, *, families: Sequence[str] | None = None
+    ):
+        self.store = store
+        self.front_end = front_end
+        self._rooted = np.full(len(store.group_sizes), families is None)
+        for name in families or ():
+            _check_family(store, name)
+            self._rooted[list(store.families[name])] = True
 
     def panel(self, groups: Sequence[int], rows: IntArray) -> Array:
-        panel = self.store.panel(groups, rows)
-        return np.sqrt(panel, out=panel)
+        panel: Array = self.store.panel(groups, rows)
+        chosen = np.asarray(groups, dtype=np.intp)
+        if self._rooted[chosen].all():
+            return np.sqrt(panel, out=panel)
+        for columns in _columns(self.group_sizes[chosen], self._rooted[chosen]):
+            np.sqrt(panel[:, columns], out=panel[:, columns])
+        return panel
 
     def stacked(self, groups: Sequence[int], rows: IntArray, means: Array, out: Array) -> None:
         """As the store's own, where it has one (`can_stack`)."""
-        self.store.stacked(groups, rows, np.zeros_like(means), out)  # type: ignore[attr-defined]
-        for Z, mean, size in zip(out, means, self.group_sizes[list(groups)].tolist(), strict=True):
-            np.sqrt(Z[:, :size], out=Z[:, :size])
+        chosen = np.asarray(groups, dtype=np.intp)
+        rooted = self._rooted[chosen]
+        self.store.stacked(groups, rows, np.where(rooted[:, np.newaxis], np.zeros_like(means), means), out)
+        for j, size in zip(np.flatnonzero(rooted), self.group_sizes[chosen[rooted]], strict=True):
+            Z = out[j, :, :size]
+            np.sqrt(Z, out=Z)
+            Z -= means[j, :size]
+
+
+class MirrorMeansOf(_AllGroups):
+    """A view of a store whose rows are means of the descriptors of a picture and of its mirror image.
+
+    Group k is `(x_k + mirrored(x_m)) / 2` with m = mirror_groups[k], the group that shows the mirror image of k's
+    region; `mirrored` maps a family's name to the function that makes descriptors (n, size) those of the mirror image.
+    Groups k and m hold the same information, in other coordinates.
+    """
+
+    def __init__(self, store: Any, mirror_groups: IntArray, mirrored: Mapping[str, Callable[[Array], Array]]):
+        n_groups = len(store.group_sizes)
+        if mirror_groups.shape != (n_groups,):
+            raise ValueError(f"mirror_groups has shape {mirror_groups.shape}, but the store has {n_groups} groups.")
+        alone = np.flatnonzero(mirror_groups < 0)
+        if len(alone):
+            raise ValueError(
+                f"Group {alone[0]} ({store.group_names[alone[0]]}) has no mirror image in the store, and {len(alone)} "
+                f"of {n_groups} groups have none: leave such groups out first (GroupsOf), or extract the pictures anew."
+            )
+        self.store = store
+        self.mirror_groups = mirror_groups
+        self._mirrored = {k: mirrored[name] for name, members in store.families.items() for k in members}
+
+    @property
+    def front_end(self) -> Mapping[str, Any] | None:
+        """How images become the descriptors that the means are taken of."""
+        return getattr(self.store, "front_end", None)
+
+    def panel(self, groups: Sequence[int], rows: IntArray) -> Array:
+        chosen = np.asarray(groups, dtype=np.intp)
+        # Groups near each other are often each other's mirror images: each is read once.
+        read = np.unique([chosen, self.mirror_groups[chosen]])
+        source = self.store.panel(read.tolist(), rows)
+        columns = dict(zip(read.tolist(), _columns(self.group_sizes[read]), strict=True))
+        panel = np.empty((len(source), int(self.group_sizes[chosen].sum())), source.dtype)
+        for k, out in zip(chosen.tolist(), _columns(self.group_sizes[chosen]), strict=True):
+            there = source[:, columns[int(self.mirror_groups[k])]]
+            np.add(source[:, columns[k]], self._mirrored[k](there), out=panel[:, out])
+        panel *= 0.5
+        return panel
+
+    def read_ahead(self, groups: Sequence[int]) -> None:
+        """As the store's own, where it has one."""
+        chosen = np.asarray(groups, dtype=np.intp)
+        super().read_ahead(np.unique([chosen, self.mirror_groups[chosen]]).tolist())
+
+    def stacked(self, groups: Sequence[int], rows: IntArray, means: Array, out: Array) -> None:
+        """As the store's own, where it has one (`can_stack`)."""
+        chosen = np.asarray(groups, dtype=np.intp)
+        others = np.empty_like(out)
+        self.store.stacked(chosen.tolist(), rows, np.zeros_like(means), out)
+        self.store.stacked(self.mirror_groups[chosen].tolist(), rows, np.zeros_like(means), others)
+        for k, size, mean, Z, other in zip(chosen.tolist(), self.group_sizes[chosen], means, out, others, strict=True):
+            Z[:, :size] += self._mirrored[k](other[:, :size])
+            Z[:, :size] *= 0.5
             Z[:, :size] -= mean[:size]
+
+
+def _columns(sizes: IntArray, wanted: BoolArray | None = None) -> Iterator[slice]:
+    """Of each group, or of those wanted, where groups of these sizes stand side by side."""
+    ends = np.cumsum(sizes).tolist()
+    for at, (end, size) in enumerate(zip(ends, sizes.tolist(), strict=True)):
+        if wanted is None or wanted[at]:
+            yield slice(end - size, end)
+
+
+def _check_family(store: Any, name: Hashable) -> None:
+    if name not in store.families:
+        raise ValueError(f"The store has no family {name!r}; it has {', '.join(map(str, store.families)) or 'none'}.")

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from samekind.kernels.spectral import Matrix, eigh, with_fixed_signs
-from samekind.kernels.types import IntArray
+from samekind.kernels.types import Array, IntArray
 from samekind.store.base import WIDEST_PANEL, FeatureStore
 from samekind.threads import effective_threads, in_threads, single_threaded_blas
 
@@ -21,16 +21,19 @@ PRODUCT_ROWS = 1024  # of a panel, whitened at once: in the cache
 SMALLEST_SHARE = 1e-8  # of a group's largest variance: what float32 can still tell from nothing
 ABOVE_NOISE = 4.0  # times the variance that rounding of the stored numbers brings
 
-Vector = NDArray[np.float32]
+Vector = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Whitening:
-    """`(x - mean) @ map` of some groups: mean (d,), map (d, w)."""
+    """`(x - mean) @ map` of some groups: mean (d,), map (d, w).
+
+    Means are float64, maps as precise as the raw numbers: float32, or float64 for float64.
+    """
 
     groups: IntArray
     means: tuple[Vector, ...]
-    maps: tuple[NDArray[np.float32], ...]
+    maps: tuple[Array, ...]
 
     @classmethod
     def learned(
@@ -46,7 +49,8 @@ class Whitening:
         """The `dims` leading principal directions of each group (None: all), over these rows only.
 
         Directions that are constant, or that only the rounding of the stored numbers moves, are dropped; a group with
-        no other keeps one direction whose map is zero. `progress` is told how many groups of how many are done.
+        no other keeps one direction whose map is zero. `progress` gets the number of groups done, and of all.
+        `n_jobs` threads share the groups, None means all cores; a store on disk reads with threads of its own.
         """
         if dims is not None and dims < 1:
             raise ValueError(f"dims={dims}: keep at least one direction, or give None to keep all.")
@@ -54,7 +58,7 @@ class Whitening:
             raise ValueError(f"Whitening needs at least 2 rows, but got {len(rows)}.")
         chosen = np.arange(len(store.group_sizes)) if groups is None else np.asarray(groups, dtype=np.intp)
         learn = partial(_maps, store, rows=rows, dims=dims)
-        made: list[tuple[Vector, NDArray[np.float32]]] = []
+        made: list[tuple[Vector, Array]] = []
         with (
             single_threaded_blas(),
             ThreadPoolExecutor(effective_threads(n_jobs)) as pool,
@@ -70,7 +74,7 @@ class Whitening:
         """How many directions each group keeps."""
         return np.array([made_map.shape[1] for made_map in self.maps], dtype=np.intp)
 
-    def of(self, group: int) -> tuple[Vector, NDArray[np.float32]]:
+    def of(self, group: int) -> tuple[Vector, Array]:
         """Mean and map of a group of the raw store."""
         at = np.flatnonzero(self.groups == group)
         if not len(at):
@@ -79,7 +83,10 @@ class Whitening:
 
 
 class WhitenedStore:
-    """A `FeatureStore` of the whitened groups of `raw`, numbered as `whitening.groups` lists them."""
+    """A `FeatureStore` of the whitened groups of `raw`, numbered as `whitening.groups` lists them.
+
+    `n_jobs` threads whiten a panel, None means all cores.
+    """
 
     dtype: np.dtype[Any] = np.dtype(np.float32)
 
@@ -92,9 +99,12 @@ class WhitenedStore:
     def panel(self, groups: Sequence[int], rows: IntArray) -> NDArray[np.float32]:
         """Whitened groups side by side: (len(rows), sum of widths)."""
         chosen = list(groups)
-        X = self.raw.panel(self.whitening.groups[chosen].tolist(), rows).astype(np.float32, copy=False)
+        X = self.raw.panel(self.whitening.groups[chosen].tolist(), rows)
+        X = X.astype(_precision(X.dtype), copy=False)
         panel = np.empty((len(X), int(self.group_sizes[chosen].sum())), np.float32)
-        work = partial(_whiten, [self.whitening.means[k] for k in chosen], [self.whitening.maps[k] for k in chosen])
+        means = [self.whitening.means[k] for k in chosen]
+        mean = np.concatenate(means).astype(X.dtype) if means else np.zeros(0, X.dtype)
+        work = partial(_whiten, mean, [self.whitening.maps[k] for k in chosen])
         starts = range(0, len(X), PRODUCT_ROWS)
         with single_threaded_blas():
             in_threads(
@@ -105,13 +115,22 @@ class WhitenedStore:
         return panel
 
 
-def _whiten(means: list[Vector], maps: list[NDArray[np.float32]], X: NDArray[Any], out: NDArray[np.float32]) -> None:
+def _precision(raw: np.dtype[Any]) -> np.dtype[Any]:
+    """In which numbers are centred and multiplied: float32, or float64 for float64.
+
+    The whitened numbers are rounded last: a mean far from zero, or a map of very different lengths, would leave little
+    of a difference that was rounded before.
+    """
+    return np.result_type(raw, np.float32)
+
+
+def _whiten(mean: Array, maps: list[Array], X: Array, out: NDArray[np.float32]) -> None:
     """`out_k = (X_k - mean_k) @ map_k`, groups side by side; X is spoilt."""
-    X -= np.concatenate(means)
+    X -= mean
     read = written = 0
     for made_map in maps:
         d, w = made_map.shape
-        np.matmul(X[:, read : read + d], made_map, out=out[:, written : written + w])
+        np.matmul(X[:, read : read + d], made_map, out=out[:, written : written + w], casting="same_kind")
         read, written = read + d, written + w
 
 
@@ -121,14 +140,12 @@ def _batches(groups: IntArray, sizes: IntArray) -> Iterator[IntArray]:
         yield groups[start : start + step]
 
 
-def _maps(
-    store: FeatureStore, groups: IntArray, *, rows: IntArray, dims: int | None
-) -> list[tuple[Vector, NDArray[np.float32]]]:
-    stored = np.dtype(getattr(store, "stored_dtype", store.dtype))
+def _maps(store: FeatureStore, groups: IntArray, *, rows: IntArray, dims: int | None) -> list[tuple[Vector, Array]]:
+    stored, precision = np.dtype(getattr(store, "stored_dtype", store.dtype)), _precision(store.dtype)
     made = []
     for mean, covariance in _moments(store, groups, rows):
         noise = _rounding_noise(mean, covariance, stored)
-        made.append((mean.astype(np.float32), _whitening_map(covariance, noise, dims).astype(np.float32)))
+        made.append((mean, _whitening_map(covariance, noise, dims).astype(precision)))
     return made
 
 
@@ -139,7 +156,7 @@ def _moments(store: FeatureStore, groups: IntArray, rows: IntArray) -> list[tupl
     mean = np.zeros(ends[-1])
     scatters = [np.zeros((part.stop - part.start,) * 2) for part in columns]
     for start in range(0, len(rows), ROW_BLOCK):
-        X = store.panel(groups.tolist(), rows[start : start + ROW_BLOCK]).astype(np.float64)
+        X = store.panel(groups.tolist(), rows[start : start + ROW_BLOCK]).astype(np.float64, copy=False)
         block_mean = X.mean(axis=0)
         X -= block_mean
         shift, share = block_mean - mean, len(X) / (start + len(X))
