@@ -1,0 +1,1 @@
+"""What crosses from training to use."""
