@@ -255,7 +255,7 @@ def _check_knots(distances: tuple[float, ...], log_odds: tuple[float, ...]) -> N
 def _check_tail(rates: tuple[float, ...], thresholds: tuple[float, ...]) -> None:
     if len(rates) != len(thresholds):
         raise ValueError(f"tail_rates and tail_thresholds must be as many; got {len(rates)} and {len(thresholds)}.")
-    if rates and rates[0] <= 0 or any(a >= b for a, b in pairwise(rates)):
+    if (rates and rates[0] <= 0) or any(a >= b for a, b in pairwise(rates)):
         raise ValueError("tail_rates must be above 0 and rise strictly.")
     if any(a > b for a, b in pairwise(thresholds)):
         raise ValueError("tail_thresholds must not fall as the rates rise.")
