@@ -8,7 +8,14 @@ from scipy.spatial.distance import cdist
 from sklearn.metrics import average_precision_score
 from sklearn.neighbors import KNeighborsClassifier
 
-from samekind.evaluation import knn_error, mean_average_precision, retrieval, retrieve
+from samekind.evaluation import (
+    flip_free_codes,
+    flip_free_queries,
+    knn_error,
+    mean_average_precision,
+    retrieval,
+    retrieve,
+)
 
 
 def literal_average_precisions(codes, labels, gallery, gallery_labels, leave_one_out):
@@ -123,7 +130,8 @@ def test_error_alone_sorts_no_whole_row(monkeypatch):
 def test_a_sample_never_finds_itself():
     codes, labels = [[0.0], [1.0], [10.0], [11.0]], [0, 1, 0, 1]
     assert knn_error(codes, labels, 1) == 1.0
-    assert knn_error(codes, labels, 1, gallery=codes, gallery_labels=labels) == 0.0
+    assert knn_error(codes, labels, 1, gallery=codes, gallery_labels=labels) == 1.0
+    assert knn_error(codes, labels, 1, gallery=list(codes), gallery_labels=labels) == 0.0  # no ids: other samples
 
 
 def test_duplicates_of_a_query_are_found():
@@ -138,6 +146,80 @@ def test_separated_classes_are_perfect_and_lone_samples_count_in_the_error_only(
     assert result.mean_average_precision == 1.0
     assert (result.n_queries, result.n_samples) == (4, 5)
     assert result.knn_error == 1 / 5
+
+
+def literal_by_ids(codes, labels, ids, gallery, gallery_labels, gallery_ids, k):
+    """Mean average precision and k-NN error, each query against the entries with other ids."""
+    precisions, wrong = [], []
+    for code, label, own in zip(codes, labels, ids, strict=True):
+        others = [j for j in range(len(gallery)) if gallery_ids[j] != own]
+        one = code[np.newaxis], np.array([label]), gallery[others], gallery_labels[others]
+        precisions += literal_average_precisions(*one, leave_one_out=False)
+        wrong.append(literal_knn_error(*one, k, leave_one_out=False))
+    return np.mean(precisions), np.mean(wrong)
+
+
+@settings(deadline=None, max_examples=60)
+@given(grid_problem(min_size=6), st.integers(1, 2), st.randoms(), st.sampled_from([1, 10**6]))
+def test_queries_in_the_gallery_are_left_out_by_their_ids_alone(problem, k, random, memory_budget):
+    gallery, gallery_labels = problem  # many duplicates and ties: those with other ids stay
+    names = [f"picture {number}" for number in range(len(gallery))]
+    random.shuffle(names)
+    chosen = np.array([0, *random.sample(range(1, len(gallery)), 3)])
+    codes, labels, ids = gallery[chosen], gallery_labels[chosen], [names[place] for place in chosen]
+    ids[-1] = "not in the gallery"
+    given_gallery = {"gallery": gallery, "gallery_labels": gallery_labels, "ids": ids, "gallery_ids": names}
+    result = retrieve(codes, labels, n_neighbors=k, memory_budget=memory_budget, **given_gallery)
+    precision, wrong = literal_by_ids(codes, labels, ids, gallery, gallery_labels, names, k)
+    assert result.mean_average_precision == pytest.approx(precision, abs=1e-12)
+    assert result.knn_error == pytest.approx(wrong, abs=1e-12)
+
+
+def test_queries_and_others_as_gallery_equal_leave_one_out_over_the_queries():
+    codes, labels = sample(50)
+    queries = slice(0, 20)
+    by_ids = retrieve(
+        codes[queries], labels[queries], gallery=codes, gallery_labels=labels, ids=range(20), gallery_ids=np.arange(50)
+    )
+    precisions = literal_average_precisions(codes, labels, codes, labels, leave_one_out=True)
+    assert by_ids.mean_average_precision == pytest.approx(np.mean(precisions[queries]))
+
+
+def test_all_entries_with_the_id_of_a_query_are_left_out():
+    codes, labels = np.array([[0.0], [0.05], [5.0], [0.2], [6.0]]), [0, 0, 0, 1, 1]
+    pictures = [("ann", 1), ("ann", 1), ("ann", 2), ("bob", 1), ("bob", 2)]
+    assert knn_error(codes, labels, 1) == 3 / 5
+    assert (
+        knn_error(codes, labels, 1, ids=pictures)
+        == literal_by_ids(codes, np.array(labels), pictures, codes, np.array(labels), pictures, 1)[1]
+        == 1.0
+    )
+
+
+def test_the_same_object_as_gallery_means_leave_one_out():
+    codes, labels = sample(40)
+    assert retrieve(codes, labels, gallery=codes, gallery_labels=labels) == retrieve(codes, labels)
+    assert retrieve(codes, labels, gallery=codes.copy(), gallery_labels=labels) != retrieve(codes, labels)
+
+
+def test_flip_free_codes_rank_by_the_mean_of_four_distances():
+    codes, labels = sample(40)
+    mirrored = codes + np.random.default_rng(1).normal(size=codes.shape) * np.linspace(0.1, 3, 40)[:, np.newaxis]
+    flip_free = flip_free_codes(codes, mirrored)
+    views = [cdist(a, b, "sqeuclidean") for a in (codes, mirrored) for b in (codes, mirrored)]
+    mean = sum(views) / 4
+    precisions, wrong = [], []
+    for i in range(40):
+        others = np.delete(np.arange(40), i)
+        wrong.append(labels[others[mean[i, others].argmin()]] != labels[i])
+        precisions.append(average_precision_score(labels[others] == labels[i], -mean[i, others]))
+    queries, ids = flip_free_queries(flip_free), np.arange(40)
+    result = retrieve(
+        queries, labels, n_neighbors=1, gallery=flip_free, gallery_labels=labels, ids=ids, gallery_ids=ids
+    )
+    assert result.mean_average_precision == pytest.approx(np.mean(precisions))
+    assert result.knn_error == np.mean(wrong)
+    assert result != retrieve(flip_free, labels, n_neighbors=1)
 
 
 @pytest.mark.parametrize("shift", [0.0, 1e4])
@@ -179,7 +261,17 @@ MISTAKES = {
     "codes must be \\(n_samples": lambda: retrieve(np.zeros(3), [0, 0, 1]),
     "codes and labels must have the same length; got 4 and 3": lambda: retrieve(PAIR[0], [0, 0, 1]),
     "n_neighbors=4, but a query has 3 samples": lambda: retrieve(*PAIR, n_neighbors=4),
-    "n_neighbors=5, but a query has 4": lambda: knn_error(*PAIR, 5, gallery=PAIR[0], gallery_labels=PAIR[1]),
+    "n_neighbors=5, but a query has 4": lambda: knn_error(*PAIR, 5, gallery=PAIR[0].copy(), gallery_labels=PAIR[1]),
+    "n_neighbors=3, but a query has 2 samples": lambda: retrieve(*PAIR, ids=[0, 0, 1, 2]),
+    "ids and gallery_ids go together": lambda: retrieve(
+        *PAIR, gallery=PAIR[0].copy(), gallery_labels=PAIR[1], ids=[0, 1, 2, 3]
+    ),
+    "ids must be one per sample, 4; got 3": lambda: retrieve(*PAIR, ids=[0, 1, 2]),
+    "ids must be one-dimensional": lambda: retrieve(*PAIR, ids=np.zeros((4, 2))),
+    "ids such as 0 and gallery_ids such as '0' are of two kinds": lambda: retrieve(
+        *PAIR, gallery=PAIR[0].copy(), gallery_labels=PAIR[1], ids=range(4), gallery_ids=list("0123")
+    ),
+    "No query has a sample of its class to": lambda: mean_average_precision(*PAIR, ids=["a", "a", "b", "b"]),
     "n_neighbors must be an integer of at least 1; got 0": lambda: knn_error(*PAIR, 0),
     "n_neighbors must be an integer of at least 1; got 1.5": lambda: retrieve(*PAIR, n_neighbors=1.5),
     "No query has a sample of its class": lambda: mean_average_precision(PAIR[0], [0, 1, 2, 3]),

@@ -34,6 +34,7 @@ from samekind.evaluation.verification import (
 from samekind.kernels.flips import flip_free_codes, flip_free_distances, flip_free_queries
 
 if TYPE_CHECKING:
+    from samekind.evaluation.calibrating import calibrate
     from samekind.evaluation.displays import (
         ConvergenceDisplay,
         CoverageDisplay,
@@ -64,6 +65,7 @@ __all__ = [
     "View2",
     "accuracy",
     "best_threshold",
+    "calibrate",
     "compare_folds",
     "flip_free_codes",
     "flip_free_distances",
@@ -97,6 +99,7 @@ _LAZY = {
     "SpectrumDisplay": "displays",
     "Section": "report",
     "Table": "report",
+    "calibrate": "calibrating",
     "write_report": "report",
 }
 

@@ -1,0 +1,174 @@
+"""Squared distances of all pairs within parts of samples, with the classes that they join, in bounded memory.
+
+Pairs are counted through in an order that depends on labels and codes alone, so that the order of the samples does
+not change the answer. Above a cap, one pair is drawn from each of as many equal runs of that order.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from samekind.evaluation._checks import check_codes, check_labels, check_same_length
+from samekind.evaluation.pairs import _check_both_kinds, _class_blocks, _pairs_of_ranks
+from samekind.kernels.distances import squared_distances
+
+Distance = Callable[[NDArray[Any], NDArray[Any]], ArrayLike]
+FloatArray = NDArray[np.float64]
+ClassArray = NDArray[np.int32]
+
+MAX_PAIRS = 5_000_000  # of either kind
+_CELLS = 2_000_000  # of a tile of distances: 16 MB, twice that at worst
+_ROWS = 8192  # pairs compared at a time where they fill no tile
+
+
+@dataclass(frozen=True, eq=False)
+class ClassPairs:
+    """Squared distances (m,) of pairs of one kind, and the numbers of the two classes that each joins."""
+
+    distances: FloatArray
+    first: ClassArray
+    second: ClassArray
+
+    def __len__(self) -> int:
+        return len(self.distances)
+
+
+@dataclass(frozen=True, eq=False)
+class BothKinds:
+    """Same-class and other-class pairs, each kind evenly from all of its pairs; sizes are (n_parts, n_classes)."""
+
+    same: ClassPairs
+    other: ClassPairs
+    sizes: NDArray[np.int64]
+
+    @property
+    def n_classes(self) -> int:
+        return self.sizes.shape[1]
+
+    @property
+    def n_samples(self) -> int:
+        return int(self.sizes.sum())
+
+
+def class_pairs(
+    parts: Sequence[tuple[ArrayLike, ArrayLike]],
+    *,
+    distance: Distance | None = None,
+    max_pairs: int = MAX_PAIRS,
+    random_state: int | np.random.Generator | None = 0,
+) -> BothKinds:
+    """Pairs of samples of one part, pooled over the parts (codes, labels).
+
+    Distances are squared Euclidean, unless `distance` is given: it maps two arrays of codes (m, r), paired row by row,
+    to squared distances (m,).
+    """
+    rng = np.random.default_rng(random_state)
+    checked = [_check_part(codes, labels) for codes, labels in parts]
+    if not checked:
+        raise ValueError("parts is empty. Give at least one (codes, labels).")
+    names, numbers = np.unique(np.concatenate([labels for _, labels in checked]), return_inverse=True)
+    edges = np.cumsum([len(labels) for _, labels in checked])[:-1]
+    ordered = [_in_order(codes, own) for (codes, _), own in zip(checked, np.split(numbers, edges), strict=True)]
+    sizes = np.array([np.bincount(classes, minlength=len(names)) for _, classes in ordered])
+    n_same = int((sizes * (sizes - 1) // 2).sum())
+    n_other = int((sizes.sum(axis=1) * (sizes.sum(axis=1) - 1) // 2).sum()) - n_same
+    _check_both_kinds(n_same, n_other, int(sizes.sum()))
+    same, other = (
+        _pooled(ordered, kind, max_pairs / total, distance, rng) for kind, total in ((True, n_same), (False, n_other))
+    )
+    return BothKinds(same, other, sizes)
+
+
+def _check_part(codes: ArrayLike, labels: ArrayLike) -> tuple[NDArray[Any], NDArray[Any]]:
+    codes, labels = check_codes(codes), check_labels(labels)
+    check_same_length(codes, "codes", labels, "labels")
+    return codes, labels
+
+
+def _in_order(codes: NDArray[Any], classes: NDArray[Any]) -> tuple[FloatArray, ClassArray]:
+    """Samples by class, and within it by their codes."""
+    order = np.lexsort((*codes.T[::-1], classes))
+    return codes[order].astype(np.float64), classes[order].astype(np.int32)
+
+
+def _pooled(
+    parts: Sequence[tuple[FloatArray, ClassArray]],
+    same: bool,
+    share: float,
+    distance: Distance | None,
+    rng: np.random.Generator,
+) -> ClassPairs:
+    found = [chunk for codes, classes in parts for chunk in _chunks(codes, classes, same, share, distance, rng)]
+    distances, first, second = (np.concatenate(column) for column in zip(*found, strict=True))
+    return ClassPairs(distances, first, second)
+
+
+def _chunks(
+    codes: FloatArray,
+    classes: ClassArray,
+    same: bool,
+    share: float,
+    distance: Distance | None,
+    rng: np.random.Generator,
+) -> Iterator[tuple[FloatArray, ClassArray, ClassArray]]:
+    """Distances and classes of the drawn pairs of one part, some at a time."""
+    block_ends = _class_blocks(classes)[1]
+    places = np.arange(len(classes))
+    # In class order a place's later partners of either kind are one run, so a pair is found from its rank.
+    runs = (places + 1, block_ends - places - 1) if same else (block_ends, len(classes) - block_ends)
+    centred = codes - codes.mean(axis=0)
+    for ranks in _ranks(int(runs[1].sum()), share, rng):
+        left, right = _pairs_of_ranks(ranks, *runs).T
+        tile = None if distance is not None else _tile_distances(centred, left, right)
+        values = _row_distances(codes, left, right, distance) if tile is None else tile
+        yield values, classes[left], classes[right]
+
+
+def _ranks(total: int, share: float, rng: np.random.Generator) -> Iterator[NDArray[np.int64]]:
+    """0 .. total - 1, or one of each run of 1 / share of them, rising, some at a time."""
+    size = total if share >= 1 else max(min(total, 1), round(total * share))
+    stride = total / max(size, 1)
+    step = max(_ROWS, int(_CELLS / max(stride, 1)))
+    for start in range(0, size, step):
+        numbers = np.arange(start, min(start + step, size))
+        if size == total:
+            yield numbers
+        else:
+            drawn = np.minimum((numbers + rng.random(len(numbers))) * stride, total - 1).astype(np.int64)
+            # A rank on the border of two runs can be drawn from both.
+            yield drawn[np.append(True, np.diff(drawn) > 0)]
+
+
+def _tile_distances(centred: FloatArray, left: NDArray[np.int64], right: NDArray[np.int64]) -> FloatArray | None:
+    """By one product, where the pairs lie in a tile of bounded size; None where they do not."""
+    rows, columns = slice(left[0], left[-1] + 1), slice(right.min(), right.max() + 1)
+    if (rows.stop - rows.start) * (columns.stop - columns.start) > 2 * _CELLS:
+        return None
+    tile = squared_distances(centred[rows], centred[columns])
+    return np.asarray(tile[left - rows.start, right - columns.start])
+
+
+def _row_distances(
+    codes: FloatArray, left: NDArray[np.int64], right: NDArray[np.int64], distance: Distance | None
+) -> FloatArray:
+    values = np.empty(len(left))
+    for start in range(0, len(left), _ROWS):
+        chunk = slice(start, start + _ROWS)
+        values[chunk] = _compared(codes[left[chunk]], codes[right[chunk]], distance)
+    return values
+
+
+def _compared(a: FloatArray, b: FloatArray, distance: Distance | None) -> FloatArray:
+    if distance is None:
+        a -= b
+        return np.asarray(np.einsum("ij,ij->i", a, a))
+    values = np.asarray(distance(a, b), dtype=np.float64)
+    if values.shape != (len(a),) or not np.isfinite(values).all():
+        raise ValueError(
+            f"distance must give one finite squared distance per row, ({len(a)},); got shape {values.shape}"
+            f"{'' if np.isfinite(values).all() else ' with NaN or infinite values'}."
+        )
+    return values
