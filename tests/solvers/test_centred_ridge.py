@@ -1,4 +1,4 @@
-"""The ridge centred on a multiple of the identity: one problem for both solvers, and the paper's where the centre is 0."""
+"""The ridge centred on a multiple of the identity: both solvers agree, and centre 0 is the paper's ridge."""
 
 from dataclasses import replace
 

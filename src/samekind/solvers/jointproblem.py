@@ -132,7 +132,8 @@ class JointProblem:
     def _factored_penalty(self, L: Matrix) -> float:
         """The same at A = L L^T (D, r): `ridge/2 (||L^T L - centre I||_F^2 + centre^2 (D - r))`, without D x D."""
         inner = self._from_centre(L.T @ L)
-        return self.ridge / 2 * (float(np.vdot(inner, inner)) + self.centre**2 * (L.shape[0] - L.shape[1]))
+        missing = self.centre**2 * float(L.shape[0] - L.shape[1])
+        return self.ridge / 2 * (float(np.vdot(inner, inner)) + missing)
 
 
 def _less_identity(A: Matrix, times: float) -> Matrix:
