@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeGuard
 
 import numpy as np
 
-from samekind.kernels.spectral import Matrix
+from samekind.kernels.spectral import Matrix, with_fixed_signs
 from samekind.solvers import factored, projected
 from samekind.solvers.certificate import Certificate, certify
 from samekind.solvers.coordinates import Coordinates
@@ -30,6 +30,7 @@ from samekind.solvers.growth import (
 )
 from samekind.solvers.jointproblem import JointProblem
 from samekind.solvers.jointstate import JointState, Run
+from samekind.solvers.span import has_span, in_span
 from samekind.solvers.tilts import Sight, TiltedProblem
 from samekind.solvers.ways import Convex, Factored, Found, Look, Problem, Solver, Way
 
@@ -42,7 +43,9 @@ CERTIFIED_ON = 1024  # anchors, where a certificate over all rows would be by fa
 
 @dataclass(frozen=True)
 class JointResult:
-    L: Matrix  # (D, r), A = L L^T, columns by falling length
+    """`A = L L^T`; where `outside` is not 0, `A = L L^T + outside (I - span span^T)`."""
+
+    L: Matrix  # (D, r), columns by falling length
     certificate: Certificate
     objective: float  # f at L L^T as returned, after any truncation
     objective_error: float  # its standard error; 0 where it is over all rows
@@ -52,6 +55,8 @@ class JointResult:
     n_evaluations: int
     converged: bool
     stopped: bool  # by the observer
+    outside: float = 0.0  # what A is, times the identity, outside of the span: the ridge's centre
+    span: Matrix | None = None  # (D, p), orthonormal: of the samples, where it was solved in their span
 
 
 def solve_joint(
@@ -70,13 +75,20 @@ def solve_joint(
     """Algorithm 2; `keep` is given what to `resume` from.
 
     `anchors="grow"`: on samples of the rows first, on all of them in the end; a number: on samples of so many at most.
+    With more features than samples it is solved in the span of the samples, and states are in its coordinates.
     """
+    whole, V = problem, None
+    if has_span(problem):
+        problem, V = in_span(problem)
     n_samples = problem.objective.relation.n_samples
     chosen = choose_solver(problem.n_features, n_components, n_samples) if solver == "auto" else solver
     way = _way(problem, chosen, n_components, tol)
     stages = _stages(problem, anchors, seed, way)
     state = JointState(0, way.first(stages[0], seed)) if resume is None else resume
-    course = _Course(problem, way, stages, _Listener(observe, keep, max_iter, stages, tol), tol, max_iter, seed)
+    fixed_rank = way.name == "factored" and n_components is not None
+    shift = _lost_outside(whole, V) if fixed_rank and V is not None else 0.0
+    listener = _Listener(observe, keep, max_iter, stages, tol, shift)
+    course = _Course(problem, way, stages, listener, tol, max_iter, seed)
     while True:
         keep(state)
         stage, last = stages[state.stage], state.stage == len(stages) - 1
@@ -88,7 +100,31 @@ def solve_joint(
             break
     if not stage.objective.is_sample:  # but some classes, perhaps, whose f is not to be told
         stage = stages[-1]
-    return _finished(problem, way, stage, found, state, stopped=course.listener.stopped, seed=seed)
+    result = _finished(problem, way, stage, found, state, stopped=listener.stopped, seed=seed)
+    return result if V is None else _out_of_span(result, V, whole, n_components)
+
+
+def _lost_outside(problem: JointProblem, V: Matrix) -> float:
+    """What a centred ridge costs outside of the span, where a metric of few components is 0."""
+    return problem.ridge / 2 * problem.centre**2 * float(V.shape[0] - V.shape[1])
+
+
+def _out_of_span(result: JointResult, V: Matrix, problem: JointProblem, n_components: int | None) -> JointResult:
+    """The result in the coordinates of Z; its gap is that to the best metric of any rank."""
+    certificate = result.certificate
+    lost = 0.0 if n_components is None else _lost_outside(problem, V)
+    if lost:
+        slope = min(certificate.smallest_eigenvalue, -problem.ridge * problem.centre)
+        value, gap = certificate.value + lost, certificate.gap + lost
+        certificate = replace(certificate, value=value, gap=gap, smallest_eigenvalue=slope)
+    return replace(
+        result,
+        L=with_fixed_signs(V @ result.L),
+        certificate=certificate,
+        objective=result.objective + lost,
+        outside=problem.centre if n_components is None else 0.0,
+        span=V,
+    )
 
 
 def _way(problem: JointProblem, solver: Solver, n_components: int | None, tol: float) -> Way:
@@ -248,6 +284,7 @@ class _Listener:
     max_iter: int
     stages: list[JointProblem]
     tol: float
+    shift: float = 0.0  # what f has beyond that of the problem solved
     stopped: bool = False
 
     def tell(
@@ -256,7 +293,7 @@ class _Listener:
         iteration += state.earlier_iterations
         left = self._left(problem, state, iteration)
         details = {"n_anchors": problem.objective.n_anchors} | details
-        event = Event("joint", iteration, self.max_iter, objective, rank, details, left=left)
+        event = Event("joint", iteration, self.max_iter, objective + self.shift, rank, details, left=left)
         self.stopped = bool(self.observe(event))
         return self.stopped
 

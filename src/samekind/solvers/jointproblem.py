@@ -18,12 +18,16 @@ CHEAP_DIMENSIONS = 200  # up to them all projections are cheap, and fewer only m
 
 @dataclass(frozen=True)
 class JointProblem:
-    """min ridge/2 ||A||_F^2 + loss(D(A; Z)) over A >= 0, tr A <= trace_bound; Z (N, D) in class order, centred."""
+    """min ridge/2 ||A - centre I||_F^2 + loss(D(A; Z)) over A >= 0, tr A <= trace_bound.
+
+    Z (N, D) in class order, centred. The paper's ridge has centre 0; centre 1 shrinks towards Euclidean distance on Z.
+    """
 
     objective: Objective
     Z: Array
     ridge: float
     trace_bound: float = np.inf
+    centre: float = 0.0
 
     def on_sample(
         self, n_anchors: int, rng: np.random.RandomState, without: "JointProblem | None" = None
@@ -39,10 +43,10 @@ class JointProblem:
 
     def batch_values(self, A: Matrix) -> Array:
         """f as each batch of a sample's anchors estimates it."""
-        return self.objective.batch_values(self._distances(A)) + self.ridge / 2 * float(np.vdot(A, A))
+        return self.objective.batch_values(self._distances(A)) + self._penalty(A)
 
     def factored_batch_values(self, L: Matrix) -> Array:
-        return self.objective.batch_values(FactoredDistances.euclidean(self._times(L))) + self._factored_ridge(L)
+        return self.objective.batch_values(FactoredDistances.euclidean(self._times(L))) + self._factored_penalty(L)
 
     @property
     def rounding(self) -> float:
@@ -62,18 +66,17 @@ class JointProblem:
         return int(self.Z.shape[1])
 
     def value(self, A: Matrix) -> float:
-        loss = self.objective.value(self._distances(A))
-        return loss + self.ridge / 2 * float(np.vdot(A, A))
+        return self.objective.value(self._distances(A)) + self._penalty(A)
 
     def value_and_gradient(self, A: Matrix) -> tuple[float, Matrix]:
         loss, G = self.objective.value_and_form(self._distances(A), GramForm(self.Z))
-        value = loss + self.ridge / 2 * float(np.vdot(A, A))
-        return value, G + self.ridge * A
+        return loss + self._penalty(A), G + self.ridge * self._from_centre(A)
 
     def value_and_gradient_at(self, L: Matrix) -> tuple[float, Matrix]:
         """The same at A = L L^T, without Z A, which has the size of Z."""
         loss, G = self.objective.value_and_form(FactoredDistances.euclidean(self._times(L)), GramForm(self.Z))
-        return loss + self._factored_ridge(L), G + self.ridge * L @ L.T
+        G += self.ridge * L @ L.T
+        return loss + self._factored_penalty(L), _less_identity(G, self.ridge * self.centre)
 
     def project(self, A: Matrix) -> Matrix:
         return project_trace_ball(A, self.trace_bound)
@@ -86,7 +89,7 @@ class JointProblem:
         return value - float(np.vdot(G, A)) + (steepest * self.trace_bound if steepest < 0 else 0.0)
 
     def factored_value_and_gradient(self, L: Matrix) -> tuple[float, Matrix]:
-        """f(L L^T) and its gradient `2 (G + ridge L L^T) L`, by way of `(S - W - W^T) Z L` when L is narrow."""
+        """f(L L^T) and its gradient `2 (G + ridge (L L^T - centre I)) L`; from `(S - W - W^T) Z L` when L is narrow."""
         Y = self._times(L)
         distances = FactoredDistances.euclidean(Y)
         if 2 * L.shape[1] < self.n_features:
@@ -95,11 +98,11 @@ class JointProblem:
         else:
             loss, G = self.objective.value_and_form(distances, GramForm(self.Z))
             GL = G @ L
-        return loss + self._factored_ridge(L), 2 * (GL + self.ridge * L @ (L.T @ L))
+        return loss + self._factored_penalty(L), 2 * (GL + self.ridge * L @ (L.T @ L) - self.ridge * self.centre * L)
 
     def factored_value(self, L: Matrix) -> float:
         """f(L L^T)"""
-        return self.objective.value(FactoredDistances.euclidean(self._times(L))) + self._factored_ridge(L)
+        return self.objective.value(FactoredDistances.euclidean(self._times(L))) + self._factored_penalty(L)
 
     def _distances(self, A: Matrix) -> FactoredDistances:
         return FactoredDistances.quadratic(self.Z, self._times(A))
@@ -117,6 +120,22 @@ class JointProblem:
             product += part
         return product
 
-    def _factored_ridge(self, L: Matrix) -> float:
-        inner = L.T @ L
-        return self.ridge / 2 * float(np.vdot(inner, inner))
+    def _from_centre(self, A: Matrix) -> Matrix:
+        """`A - centre I`"""
+        return _less_identity(A, self.centre)
+
+    def _penalty(self, A: Matrix) -> float:
+        """`ridge/2 ||A - centre I||_F^2`"""
+        apart = self._from_centre(A)
+        return self.ridge / 2 * float(np.vdot(apart, apart))
+
+    def _factored_penalty(self, L: Matrix) -> float:
+        """The same at A = L L^T (D, r): `ridge/2 (||L^T L - centre I||_F^2 + centre^2 (D - r))`, without D x D."""
+        inner = self._from_centre(L.T @ L)
+        missing = self.centre**2 * float(L.shape[0] - L.shape[1])
+        return self.ridge / 2 * (float(np.vdot(inner, inner)) + missing)
+
+
+def _less_identity(A: Matrix, times: float) -> Matrix:
+    """`A - times I`"""
+    return A - times * np.eye(len(A)) if times else A

@@ -5,11 +5,11 @@ from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
-from samekind.kernels.spectral import Matrix, leading_factor, principal_axes, rank_of
+from samekind.kernels.spectral import Matrix, eigh, leading_factor, principal_axes, rank_of, with_fixed_signs
 from samekind.kernels.types import Array
 from samekind.solvers import factored, projected
 from samekind.solvers.certificate import Certificate
-from samekind.solvers.coordinates import Coordinates
+from samekind.solvers.coordinates import Coordinates, scatters
 from samekind.solvers.growth import SETTLED
 from samekind.solvers.jointproblem import JointProblem
 from samekind.solvers.jointstate import JointState
@@ -92,7 +92,8 @@ class Convex:
     tilts: bool = True
 
     def first(self, stage: JointProblem, seed: int) -> Matrix:
-        return np.zeros((stage.n_features, stage.n_features))
+        """The ridge's centre, as far as the trace bound allows: 0 in the paper."""
+        return stage.project(stage.centre * np.eye(stage.n_features))
 
     def descend(self, stage: Problem, state: JointState, max_iter: int, observe: Watch, *, certified: bool) -> Found:
         resume = state.run if isinstance(state.run, projected.State) else None
@@ -142,6 +143,21 @@ class Factored:
         return stage.n_features if self.n_components is None else min(stage.n_features, self.n_components)
 
     def first(self, stage: JointProblem, seed: int) -> Matrix:
+        """The discriminants of classes; or, with a centred ridge, principal axes of its length if f is lower there."""
+        L = self._discriminants(stage, seed)
+        if not stage.centre:
+            return L
+        axes = stage.centre**0.5 * self._principal_axes(stage, self.most(stage))
+        axes = factored.within_trace(axes, stage.trace_bound)
+        return axes if self.value(stage, axes) < self.value(stage, L) else L
+
+    def _principal_axes(self, stage: JointProblem, rank: int) -> Matrix:
+        """The leading eigenvectors of Z's scatter."""
+        objective = stage.objective
+        total, _ = scatters(stage.Z, objective.relation.class_sizes, objective.executor.map)
+        return with_fixed_signs(eigh(total)[1][:, ::-1][:, :rank])
+
+    def _discriminants(self, stage: JointProblem, seed: int) -> Matrix:
         """The leading directions between classes, as long as serves; short random ones where there are fewer."""
         n_features = stage.n_features
         most = self.most(stage)
