@@ -101,14 +101,22 @@ def frame_for(files: Sequence[ImageFile]) -> Frame:
 def mirror_means(store: Any) -> MirrorMeansOf:
     """A view of a store, or of a view of one, whose rows are means of a picture's and its mirror image's descriptors.
 
-    They come from the descriptors in the store; no picture is read. A metric learned from them is used with
-    `flip_free="mean"`.
+    They come from the descriptors in the store; no picture is read.
     """
-    extractor, numbers = _made_by(store), getattr(store, "numbers", None)
-    if numbers is not None:
-        extractor = extractor.only(numbers)
+    extractor = _reading(store)
     mirrored = {part.family.name: part.family.mirrored for part in extractor.parts}
     return MirrorMeansOf(store, extractor.mirror_groups(), mirrored)
+
+
+def mirrored_groups(store: Any) -> IntArray:
+    """For each group of a store of pictures the one that shows its mirror image; -1 where there is none."""
+    return _reading(store).mirror_groups()
+
+
+def _reading(store: Any) -> Extractor:
+    """The extractor of the groups that a store, or a view of one, has."""
+    extractor, numbers = _made_by(store), getattr(store, "numbers", None)
+    return extractor if numbers is None else extractor.only(numbers)
 
 
 def with_roots(store: Any) -> RootsOf:

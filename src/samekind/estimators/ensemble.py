@@ -27,18 +27,19 @@ from samekind.estimators.steps import (
     joined,
     limited,
     selected,
+    shortened,
     warn_of_zero,
 )
 from samekind.estimators.tuning import PATH, Candidate, LeftOut, Trial, best_of, class_folds, judged_rows
 from samekind.estimators.use import codes_in_use, groups_with_mirror, plain_score
-from samekind.estimators.validation import check_callback, check_choice, check_count, check_cv, check_number
+from samekind.estimators.validation import check_callback, check_choice, check_count, check_cv, check_number, ridge_from
 from samekind.kernels.lengths import Normalise
 from samekind.kernels.types import MIRRORS, Array, IntArray, Mirror
 from samekind.model.basis import Basis
 from samekind.model.metric import Metric
 from samekind.relation import Relation
 from samekind.solvers.events import Event
-from samekind.store import FeatureStore
+from samekind.store import FeatureStore, centred
 from samekind.store.groups import GroupSpec
 from samekind.threads import single_threaded_blas
 
@@ -382,11 +383,11 @@ class _Learning:
             for rank in dict.fromkeys([SHORT_CODE, None] if self.joint.n_components == "auto" else [self._rank()]):
                 made += [replace(base, target="identity", ridge=ridge, n_components=rank) for ridge in path]
         if target in ("auto", "zero"):
-            ridges = ["auto", "8 auto"] if given == "auto" else [given]
+            ridges = [(None, 8.0), (None, 1.0)] if given == "auto" else [(given, 1.0)]
             weigh = 0.5 if self.estimator.weigh == "auto" else base.weigh
             made += [
-                replace(base, weigh=weigh, target="zero", ridge=ridge, n_components=self._rank("zero"))
-                for ridge in ridges
+                replace(base, weigh=weigh, target="zero", ridge=ridge, times=times, n_components=self._rank("zero"))
+                for ridge, times in ridges
             ]
         return made
 
@@ -422,16 +423,14 @@ class _Learning:
         places = limited(data.y, step.min_per_class, None)
         rows, y = data.rows[places], data.y[places]
         basis = between(basis, data.X, rows, candidate)
-        if candidate.target == "none":
-            return _Learned(self.metric(basis, _leading(basis, candidate.n_components), "none"), None)
         relation = Relation.from_labels(y)
-        ridge = candidate.ridge
-        if isinstance(ridge, str):
-            dims = min(self._principal() or basis.n_codes, basis.n_codes)
-            ridge = (8.0 if ridge.startswith("8") else 1.0) * min(1.0, dims / 1600)
+        if candidate.target == "none":
+            return _Learned(self.metric(basis, self._short(basis, data, rows, candidate), "none"), None)
+        dims = min(self._principal() or basis.n_codes, basis.n_codes)
+        by_rule = candidate.times * ridge_from("auto", dims, candidate.target == "identity")
         step.set_params(
             target=candidate.target,
-            ridge="auto" if ridge is None else ridge,
+            ridge=by_rule if candidate.ridge is None else candidate.ridge,
             n_components=None if candidate.n_components is None else min(candidate.n_components, basis.n_codes),
         )
         Z = basis.transform(data.X, rows[relation.order])
@@ -449,6 +448,13 @@ class _Learning:
             warn_of_zero()
             made = replace(made, components=np.zeros((1, basis.n_codes)))
         return _Learned(self.metric(basis, made.components, "none", ridge=[self._ridge1(), made.ridge]), made)
+
+    def _short(self, basis: Basis, data: TrainingData, rows: IntArray, candidate: Candidate) -> Array | None:
+        """Step 1's own codes, as short as asked for."""
+        n = candidate.n_components
+        if n is None or n >= basis.n_codes:
+            return None
+        return shortened(None, centred(basis.transform(data.X, rows)), basis.weights, n)
 
     def _principal(self) -> int | None:
         given = self.estimator.principal
@@ -503,7 +509,7 @@ class _Fold:
     def codes(self, candidate: Candidate) -> tuple[Array, NDArray[Any]]:
         """Of the samples left out, as they would be used, not normalised."""
         assert self.basis is not None
-        path = replace(candidate, ridge=None, n_components=None)
+        path = replace(candidate, ridge=None, times=1.0, n_components=None)
         key = (path, candidate.n_components if candidate.target == "zero" else None)
         learned = self.learning.continued(self.basis, self.data, candidate, self.resources, self.start.get(key))
         if learned.joined is not None:
@@ -521,14 +527,3 @@ def between(basis: Basis, X: Any, rows: IntArray, candidate: Candidate) -> Basis
     if candidate.normalise_groups == "scale":
         return replace(basis.scaled(X, rows), normalise="none", weigh=candidate.weigh)
     return replace(basis, normalise=candidate.normalise_groups, weigh=candidate.weigh)
-
-
-def _leading(basis: Basis, n_components: int | None) -> Array | None:
-    """The features of a basis with the largest eigenvalues, as components; None for all of them."""
-    if n_components is None or n_components >= basis.n_codes:
-        return None
-    assert basis.eigenvalues is not None
-    leading = np.argsort(-basis.eigenvalues, kind="stable")[:n_components]
-    components = np.zeros((n_components, basis.n_codes))
-    components[np.arange(n_components), leading] = 1
-    return components

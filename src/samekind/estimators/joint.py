@@ -51,8 +51,8 @@ class JointMetric(MetricLearner):
     target : "auto", "zero" or "identity"
         What the ridge holds A to: `ridge/2 ||A||^2`, as in the paper, or `ridge/2 ||A - I||^2` with the features
         scaled as suits the loss. A large ridge around the identity leaves Euclidean distance as it is; the convex
-        solver is used, and codes are as long as the features unless `n_components` cuts them to the leading
-        eigenvectors. "auto": "zero".
+        solver is used, and codes are as long as the features unless `n_components` cuts them to the directions in
+        which they vary most. "auto": "zero".
     trace_bound : float or None
         The paper's nu: tr(A) at the most; lower values give lower rank. None and infinity: no bound.
     loss, threshold, pair_balance, beta, n_neighbors, min_per_class, normalise, memory_budget, n_jobs, verbose, callback

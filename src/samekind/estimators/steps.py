@@ -228,8 +228,7 @@ def joined(
 ) -> Joined:
     """Step 2 as the estimator `step` says, on Z (N, D) in class order.
 
-    `principal`: learned on so many principal directions of Z. `weights`: what the columns of Z were multiplied by;
-    a cut to `n_components` keeps the leading eigenvectors of the metric over the columns before that.
+    `principal`: learned on so many principal directions of Z. `weights`: what the columns of Z were multiplied by.
     `start`: the `state` of a solution at another ridge.
     """
     identity = step.target == "identity"
@@ -264,7 +263,9 @@ def joined(
     )
     state = result.L @ result.L.T if identity else result.L
     if identity:
-        components = scale * _around_identity(result.L, directions, weights, n_components)
+        root = scale * _around_identity(result.L, directions, Z.shape[1])
+        components = shortened(root, Z, weights, n_components)
+        assert components is not None
     else:
         L = result.L if directions is None else directions @ result.L
         components = scale * L.T
@@ -277,8 +278,8 @@ def principal_directions(Z: Array, n: int | None, *, bounded: bool) -> Array | N
     Samples span no more than N - 1 of them; `bounded`: then these are taken, whatever n says.
     """
     most = min(len(Z) - 1, Z.shape[1])
-    if bounded and n is None:
-        n = most
+    if bounded:
+        n = most if n is None else min(n, most)
     if n is None or n >= Z.shape[1]:
         return None
     n = min(n, most)
@@ -320,25 +321,34 @@ def _times(Z: Array, directions: Array) -> Array:
     return product
 
 
-def _around_identity(
-    L: Matrix, directions: Array | None, weights: NDArray[np.float64], n_components: int | None
-) -> Matrix:
-    """Components of A = I + P (L L^T - I) P^T: its symmetric root, or its leading eigenvectors beneath `weights`."""
-    D = len(weights)
-    P = np.eye(D) if directions is None else directions.astype(np.float64)
+def _around_identity(L: Matrix, directions: Array | None, D: int) -> Matrix:
+    """The symmetric root of A = I + P (L L^T - I) P^T, (D, D)."""
     values, vectors = np.linalg.eigh(L @ L.T)
-    values = np.maximum(values, 0)
-    turned = P @ vectors
-    if n_components is None or n_components >= D:
-        root: Matrix = np.eye(D) + (turned * (np.sqrt(values) - 1)) @ turned.T
-        return root
-    weighed = weights[:, np.newaxis] * turned
-    M = np.diag(weights**2) + (weighed * (values - 1)) @ weighed.T
-    strengths, leading = scipy.linalg.eigh(M, subset_by_index=[D - n_components, D - 1], check_finite=False)
-    strengths, leading = np.maximum(strengths[::-1], 0), with_fixed_signs(leading[:, ::-1])
-    kept = strengths > 0
-    cut: Matrix = ((leading[:, kept] * np.sqrt(strengths[kept])) / weights[:, np.newaxis]).T
-    return cut
+    turned = vectors if directions is None else directions.astype(np.float64) @ vectors
+    root: Matrix = np.eye(D) + (turned * (np.sqrt(np.maximum(values, 0)) - 1)) @ turned.T
+    return root
+
+
+def shortened(components: Matrix | None, Z: Array, weights: NDArray[np.float64], n: int | None) -> Matrix | None:
+    """Components (r, D) over centred Z (N, D) cut to the n directions in which codes vary most; None stands for I.
+
+    The variances are those of Z with its covariance shrunk towards a multiple of the identity (Ledoit and Wolf, 2004),
+    taken before the columns were multiplied by `weights`: few samples do not know what varies.
+    """
+    D = Z.shape[1]
+    if n is None or n >= (D if components is None else len(components)):
+        return components
+    from sklearn.covariance import ledoit_wolf_shrinkage
+
+    U = Z.astype(np.float64) / weights
+    share = float(ledoit_wolf_shrinkage(U, assume_centered=True))
+    over = np.diag(weights) if components is None else components * weights  # (r, D)
+    codes = U @ over.T
+    T = (1 - share) * (codes.T @ codes) / len(U) + share * float((U**2).mean()) * (over @ over.T)
+    size = len(T)
+    _, leading = scipy.linalg.eigh(T, subset_by_index=[size - n, size - 1], check_finite=False)
+    kept = with_fixed_signs(leading[:, ::-1]).T
+    return kept if components is None else kept @ components
 
 
 def warn_of_zero() -> None:

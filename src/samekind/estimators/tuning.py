@@ -40,15 +40,17 @@ class Candidate:
     normalise_groups: str
     weigh: float
     target: Target  # of step 2's ridge; "none": step 1's own metric
-    ridge: float | None = None
+    ridge: float | None = None  # None: the rule of thumb, `times` over
+    times: float = 1.0
     n_components: int | None = None
 
     def __str__(self) -> str:
         between = f"groups {self.normalise_groups}, weigh {self.weigh:g}"
         if self.target == "none":
             return f"step 1 alone, {between}"
+        ridge = f"{self.ridge:g}" if self.ridge is not None else "auto" if self.times == 1 else f"{self.times:g} x auto"
         rank = "" if self.n_components is None else f", {self.n_components} numbers"
-        return f"step 2 towards {'0' if self.target == 'zero' else 'step 1'}, ridge {self.ridge:g}, {between}{rank}"
+        return f"step 2 towards {'0' if self.target == 'zero' else 'step 1'}, ridge {ridge}, {between}{rank}"
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,7 @@ def class_folds(y: NDArray[Any], cv: Any, seed: int) -> list[tuple[IntArray, Int
     "auto": three folds, two where classes are few, one of a fifth of the classes where samples are many. An int: so
     many folds. A share: one fold of this share of the classes.
     """
-    from samekind.evaluation import ClassKFold
+    from samekind.evaluation.model_selection import ClassKFold
 
     _, sizes = np.unique(y, return_counts=True)
     several = int((sizes > 1).sum())

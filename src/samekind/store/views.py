@@ -219,12 +219,6 @@ class MirrorMeansOf(_AllGroups):
         n_groups = len(store.group_sizes)
         if mirror_groups.shape != (n_groups,):
             raise ValueError(f"mirror_groups has shape {mirror_groups.shape}, but the store has {n_groups} groups.")
-        alone = np.flatnonzero(mirror_groups < 0)
-        if len(alone):
-            raise ValueError(
-                f"Group {alone[0]} ({store.group_names[alone[0]]}) has no mirror image in the store, and {len(alone)} "
-                f"of {n_groups} groups have none: leave such groups out first (GroupsOf), or extract the pictures anew."
-            )
         self.store = store
         self.mirror_groups = mirror_groups
         self._mirrored = {k: mirrored[name] for name, members in store.families.items() for k in members}
@@ -235,7 +229,7 @@ class MirrorMeansOf(_AllGroups):
         return getattr(self.store, "front_end", None)
 
     def panel(self, groups: Sequence[int], rows: IntArray) -> Array:
-        chosen = np.asarray(groups, dtype=np.intp)
+        chosen = self._with_mirror(groups)
         # Groups near each other are often each other's mirror images: each is read once.
         read = np.unique([chosen, self.mirror_groups[chosen]])
         source = self.store.panel(read.tolist(), rows)
@@ -249,12 +243,12 @@ class MirrorMeansOf(_AllGroups):
 
     def read_ahead(self, groups: Sequence[int]) -> None:
         """As the store's own, where it has one."""
-        chosen = np.asarray(groups, dtype=np.intp)
+        chosen = self._with_mirror(groups)
         super().read_ahead(np.unique([chosen, self.mirror_groups[chosen]]).tolist())
 
     def stacked(self, groups: Sequence[int], rows: IntArray, means: Array, out: Array) -> None:
         """As the store's own, where it has one (`can_stack`)."""
-        chosen = np.asarray(groups, dtype=np.intp)
+        chosen = self._with_mirror(groups)
         others = np.empty_like(out)
         self.store.stacked(chosen.tolist(), rows, np.zeros_like(means), out)
         self.store.stacked(self.mirror_groups[chosen].tolist(), rows, np.zeros_like(means), others)
@@ -262,6 +256,17 @@ class MirrorMeansOf(_AllGroups):
             Z[:, :size] += self._mirrored[k](other[:, :size])
             Z[:, :size] *= 0.5
             Z[:, :size] -= mean[:size]
+
+    def _with_mirror(self, groups: Sequence[int]) -> IntArray:
+        chosen = np.asarray(groups, dtype=np.intp)
+        alone = chosen[self.mirror_groups[chosen] < 0]
+        if len(alone):
+            raise ValueError(
+                f"Group {alone[0]} ({self.store.group_names[alone[0]]}) has no mirror image in the store, and "
+                f"{len(alone)} of {len(chosen)} groups asked for have none: leave such groups out first (GroupsOf), or "
+                "extract the pictures anew."
+            )
+        return chosen
 
 
 def _columns(sizes: IntArray, wanted: BoolArray | None = None) -> Iterator[slice]:
