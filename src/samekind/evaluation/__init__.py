@@ -44,9 +44,11 @@ if TYPE_CHECKING:
         RocDisplay,
         SpectrumDisplay,
     )
+    from samekind.evaluation.model_selection import ClassKFold, mean_average_precision_score, pair_auc_score
     from samekind.evaluation.report import Section, Table, write_report
 
 __all__ = [
+    "ClassKFold",
     "ConvergenceDisplay",
     "CoverageDisplay",
     "DistanceHistogramDisplay",
@@ -74,7 +76,9 @@ __all__ = [
     "knn_error",
     "label_pairs",
     "mean_average_precision",
+    "mean_average_precision_score",
     "missing_images",
+    "pair_auc_score",
     "pair_distances",
     "pair_rows",
     "read_pairs",
@@ -90,6 +94,7 @@ __all__ = [
 ]
 
 _LAZY = {
+    "ClassKFold": "model_selection",
     "ConvergenceDisplay": "displays",
     "CoverageDisplay": "displays",
     "RegionsDisplay": "displays",
@@ -100,6 +105,8 @@ _LAZY = {
     "Section": "report",
     "Table": "report",
     "calibrate": "calibrating",
+    "mean_average_precision_score": "model_selection",
+    "pair_auc_score": "model_selection",
     "write_report": "report",
 }
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from samekind.evaluation._checks import check_at_least, check_codes, check_labels, check_same_length
+from samekind.evaluation.class_pairs import Distance, compared
 from samekind.kernels.distances import euclidean_factors
 
 # Per query and gallery sample: two float64 copies of the distance, masks, and at worst the places of ties.
@@ -31,18 +32,23 @@ class Search:
     gallery: NDArray[Any]
     gallery_classes: IntArray
     gallery_ids: IntArray
+    distance: Distance | None = None  # squared Euclidean
 
     def tiles(self, memory_budget: int) -> Iterator[tuple[slice, NDArray[Any]]]:
         """Slices of queries, and their squared distances to the gallery: infinite to entries with their own id."""
         budget = check_at_least(memory_budget, 1, "memory_budget")
         n_rows = max(1, budget // (_BYTES_PER_PAIR * len(self.gallery)))
-        left, right = euclidean_factors(self.codes)[0], euclidean_factors(self.gallery)[1]
+        left, right = euclidean_factors(self.codes)[0], euclidean_factors(self.gallery)[1].T
         for start in range(0, len(self.codes), n_rows):
             queries = slice(start, min(start + n_rows, len(self.codes)))
-            distances = left[queries] @ right.T
+            distances = left[queries] @ right if self.distance is None else self._by_query(queries, self.distance)
             np.maximum(distances, 0, out=distances)
             distances[self._left_out(queries)] = np.inf
             yield queries, distances
+
+    def _by_query(self, queries: slice, distance: Distance) -> NDArray[np.float64]:
+        gallery = self.gallery
+        return np.array([compared(np.tile(code, (len(gallery), 1)), gallery, distance) for code in self.codes[queries]])
 
     def relevant(self, queries: slice) -> NDArray[np.bool_]:
         """What each of these queries should find: everything of its class that is not left out."""
@@ -90,6 +96,7 @@ def prepare_search(
     gallery_labels: ArrayLike | None,
     ids: Ids | None = None,
     gallery_ids: Ids | None = None,
+    distance: Distance | None = None,
 ) -> Search:
     """Checked and centred; without a gallery, or where it is the very same object as the codes, one is left out."""
     if (gallery is None) != (gallery_labels is None):
@@ -105,7 +112,7 @@ def prepare_search(
         raise ValueError(f"codes have {codes.shape[1]} components and the gallery {gallery.shape[1]}: use one metric.")
     numbers, gallery_numbers = _numbered_ids(ids, gallery_ids, len(codes), len(gallery), leave_one_out)
     precision = np.result_type(codes, gallery)
-    centre = _centre(gallery).astype(precision)
+    centre = _centre(gallery).astype(precision) if distance is None else np.zeros(gallery.shape[1], dtype=precision)
     classes = np.unique(np.concatenate([labels, gallery_labels]), return_inverse=True)[1]
     centred = gallery.astype(precision) - centre
     return Search(
@@ -115,6 +122,7 @@ def prepare_search(
         gallery=centred,
         gallery_classes=classes[len(labels) :],
         gallery_ids=gallery_numbers,
+        distance=distance,
     )
 
 

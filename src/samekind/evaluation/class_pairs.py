@@ -157,11 +157,12 @@ def _row_distances(
     values = np.empty(len(left))
     for start in range(0, len(left), _ROWS):
         chunk = slice(start, start + _ROWS)
-        values[chunk] = _compared(codes[left[chunk]], codes[right[chunk]], distance)
+        values[chunk] = compared(codes[left[chunk]], codes[right[chunk]], distance)
     return values
 
 
-def _compared(a: FloatArray, b: FloatArray, distance: Distance | None) -> FloatArray:
+def compared(a: NDArray[Any], b: NDArray[Any], distance: Distance | None) -> FloatArray:
+    """Checked squared distances (m,) of codes (m, r), row by row; may overwrite `a`."""
     if distance is None:
         a -= b
         return np.asarray(np.einsum("ij,ij->i", a, a))

@@ -55,7 +55,7 @@ def retrieve(
     search.check_relevant()
     wrong, precisions = [], []
     for queries, distances in search.tiles(memory_budget):
-        wrong.append(_misclassified(search, queries, distances, n_neighbors))
+        wrong.append(misclassified(search, queries, distances, n_neighbors))
         precisions.append(_average_precisions(search, queries, distances))
     found = np.concatenate(precisions)
     return RetrievalResult(
@@ -99,10 +99,11 @@ def knn_error(
     search = prepare_search(codes, labels, gallery, gallery_labels, ids, gallery_ids)
     search.check_neighbors(n_neighbors)
     tiles = search.tiles(memory_budget)
-    return float(np.concatenate([_misclassified(search, *tile, n_neighbors) for tile in tiles]).mean())
+    return float(np.concatenate([misclassified(search, *tile, n_neighbors) for tile in tiles]).mean())
 
 
-def _misclassified(search: Search, queries: slice, distances: NDArray[Any], n_neighbors: int) -> NDArray[np.bool_]:
+def misclassified(search: Search, queries: slice, distances: NDArray[Any], n_neighbors: int) -> NDArray[np.bool_]:
+    """Which of these queries their nearest vote into another class."""
     _, nearest = smallest(distances, n_neighbors)
     votes = search.gallery_classes[nearest]
     return np.not_equal(_majority(votes), search.classes[queries])
@@ -123,10 +124,10 @@ def _average_precisions(search: Search, queries: slice, distances: NDArray[Any])
     distances.sort(axis=1)
     # A search per row for its relevant values takes a half to a fifth of the time of one argsort of the tile.
     searches = zip(distances, relevant, strict=True)
-    return np.array([_average_precision(row, values) for row, values in searches if len(values)])
+    return np.array([average_precision(row, values) for row, values in searches if len(values)])
 
 
-def _average_precision(retrieved: NDArray[Any], relevant: NDArray[Any]) -> float:
+def average_precision(retrieved: NDArray[Any], relevant: NDArray[Any]) -> float:
     """Mean over the relevant of (relevant up to this distance) / (all up to this distance), both in order."""
     n_found = relevant.searchsorted(relevant, side="right")
     n_retrieved = retrieved.searchsorted(relevant, side="right")
