@@ -1,6 +1,6 @@
 """Step 1 as an estimator."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from os import PathLike
 from typing import Any, Literal, Self
@@ -13,7 +13,14 @@ from samekind.estimators.data import TrainingData
 from samekind.estimators.progress import Listeners
 from samekind.estimators.resume import snapshots_for
 from samekind.estimators.steps import LossSettings, Resources, selected, warn_of_zero
-from samekind.estimators.validation import check_callback, check_choice, max_groups_from, ridge_from, search_from
+from samekind.estimators.validation import (
+    check_callback,
+    check_choice,
+    checked_groups,
+    max_groups_from,
+    ridge_from,
+    search_from,
+)
 from samekind.kernels.lengths import NORMALISATIONS, Normalise
 from samekind.losses.pairwise import Balance
 from samekind.model.basis import Basis
@@ -33,9 +40,10 @@ class SparseBlockMetric(MetricLearner):
         slices. Groups must not overlap, may be of any sizes, and need not cover all of X. A store brings its own.
     loss : "pairwise" or "triplet"
         Pairwise for verification (same or not), triplet for retrieval (nearer or not).
-    max_groups : int or None
+    max_groups : int, "auto" or None
         The paper's mu: rounds of selection. A group may be chosen again, so this bounds the number of distinct
-        groups, and may be larger than theirs. None: as many as there are groups, 400 at the most.
+        groups, and may be larger than theirs. None: as many as there are groups, 400 at the most. "auto": a quarter of
+        the samples, from 20 to 200.
     ridge : "auto" or float
         Strength of ridge/2 ||A||_F^2. "auto" is min(1, D / 1600), D = max_groups x mean group size.
     threshold, pair_balance : float, "equal", "samples" or "literal"
@@ -109,7 +117,7 @@ class SparseBlockMetric(MetricLearner):
         feature_groups: GroupSpec = 1,
         *,
         loss: Literal["pairwise", "triplet"] = "pairwise",
-        max_groups: int | None = None,
+        max_groups: int | Literal["auto"] | None = None,
         ridge: float | Literal["auto"] = "auto",
         threshold: float = 14.0,
         pair_balance: Balance = "equal",
@@ -153,18 +161,25 @@ class SparseBlockMetric(MetricLearner):
         self.verbose = verbose
         self.callback = callback
 
-    def fit(self, X: ArrayLike | FeatureStore, y: ArrayLike, rows: ArrayLike | None = None) -> Self:
+    def fit(
+        self,
+        X: ArrayLike | FeatureStore,
+        y: ArrayLike,
+        rows: ArrayLike | None = None,
+        groups: Sequence[int] | None = None,
+    ) -> Self:
         """Learn from X, (n_samples, n_features) or a store of feature groups, and class labels y.
 
-        `rows` (sample numbers or a mask) chooses samples to learn from without copying the others away.
+        `rows` (sample numbers or a mask) chooses samples to learn from without copying the others away, `groups` the
+        feature groups, by number, that may be chosen.
         """
         X, y, rows = self._checked_data(X, y, rows)
         self.check_settings()
         check_callback(self.callback)
         data = TrainingData.of(X, y, rows, self.feature_groups)
         with Listeners(self.verbose, self.callback) as listeners, single_threaded_blas():
-            resources = Resources.of(self, listeners).kept_in(snapshots_for(self, data, None))
-            made = selected(data, self, {None: list(range(len(data.groups)))}, resources)
+            resources = Resources.of(self, listeners).kept_in(snapshots_for(self, data, None if groups is None else {None: list(groups)}))
+            made = selected(data, self, {None: checked_groups(groups, len(data.groups))}, resources)
         (result,) = made.results.values()
         self.basis_ = made.basis
         if made.basis is None:
@@ -191,4 +206,4 @@ class SparseBlockMetric(MetricLearner):
         check_choice("score_norm", self.score_norm, ["frobenius", "spectral"])
         search_from(self.search, 1)
         ridge_from(self.ridge, 1)
-        max_groups_from(self.max_groups, 1)
+        max_groups_from(self.max_groups, 1, 1)

@@ -11,7 +11,7 @@ from samekind.estimators.validation import check_count, families_from
 from samekind.kernels.spectral import Matrix
 from samekind.kernels.types import Array, IntArray
 from samekind.model.basis import Basis
-from samekind.store import ArrayStore, FeatureGroups, FeatureStore, RowsOf, WhitenedStore, Whitening
+from samekind.store import ArrayStore, FeatureGroups, FeatureStore, GroupsOf, RowsOf, WhitenedStore, Whitening
 from samekind.store.groups import GroupSpec
 
 WHITENED_DIMS = 45  # per group of a store at the most, as in the paper
@@ -162,6 +162,16 @@ class TrainingData:
         ]
         mean: NDArray[np.float64] = np.sum(sums, axis=0) / len(self.rows)
         return mean
+
+    def only(self, numbers: Sequence[int]) -> "TrainingData":
+        """Some of the feature groups, numbered anew; not whitened."""
+        assert self.whitening is None
+        assert isinstance(self.store, RowsOf)
+        chosen = sorted(numbers)
+        if chosen == list(range(len(self.groups))):
+            return self
+        groups = FeatureGroups(self.names(chosen), tuple(self.groups.columns[k] for k in chosen))
+        return replace(self, groups=groups, store=RowsOf(GroupsOf(self.store.store, chosen), self.rows))
 
     def part(self, places: IntArray) -> "TrainingData":
         """Some of these samples, by their places among them; not whitened."""

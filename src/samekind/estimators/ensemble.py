@@ -142,7 +142,7 @@ class EnsembleMetric(MetricLearner):
         *,
         families: Sequence[Hashable] | Mapping[str, Hashable] | None = None,
         loss: Literal["pairwise", "triplet"] | None = None,
-        max_groups: int | None = None,
+        max_groups: int | Literal["auto"] | None = None,
         n_components: int | Literal["auto"] | None = None,
         selection: SparseBlockMetric | Basis | None = None,
         joint: JointMetric | None = None,

@@ -154,23 +154,23 @@ def selected(
     """Step 1 as the estimator `step` says, on the groups of each family alone, until a callback stops it."""
     settings = LossSettings.of(step)
     data = data.part(limited(data.y, step.min_per_class, step.max_per_class))
-    data = data.whitened(data.whitened_dims(step.whiten), resources.n_jobs)
     relation = Relation.from_labels(data.y)
     results: dict[Hashable, SelectionResult] = {}
-    ridges = [0.0]
+    ridges, groups, blocks, bases = [0.0], [], {}, []
     for number, (family, members) in enumerate(families.items()):
         if resources.listeners.stopped:
             break
-        rounds = max_groups_from(step.max_groups, len(members))
-        ridges.append(ridge_from(step.ridge, rounds * float(np.mean(data.store.group_sizes[list(members)]))))
+        own = data.only(members).whitened(data.whitened_dims(step.whiten), resources.n_jobs)
+        rounds = max_groups_from(step.max_groups, len(members), len(data.y))
+        ridges.append(ridge_from(step.ridge, rounds * float(np.mean(own.store.group_sizes))))
         record = resources.record(f"step1-{number}", family)
         snapshot = record.recalled()
-        results[family] = select_groups(
-            settings.objective(relation, StorePanels(data.store, members, relation.order), data.dtype, resources),
-            data.store,
+        panels = StorePanels(own.store, range(len(members)), relation.order)
+        result = select_groups(
+            settings.objective(relation, panels, own.dtype, resources),
+            own.store,
             ridge=ridges[-1],
             max_groups=rounds,
-            candidates=members,
             norm=step.score_norm,
             search=search_from(step.search, len(members)),
             tol=settings.tol,
@@ -180,10 +180,14 @@ def selected(
             resume=None if snapshot is None else SelectionState.restored(snapshot.arrays, snapshot.facts),
             keep=record.keep,
         )
-    factors = {k: L for result in results.values() for k, L in result.metric.factors().items()}
-    blocks = {k: A for result in results.values() for k, A in result.metric.blocks.items() if k in factors}
-    basis = data.basis(factors) if factors else None
-    return Selected(basis, list(factors), blocks, results, max(ridges))
+        factors = result.metric.factors()
+        in_order = sorted(members)
+        groups += [in_order[k] for k in factors]
+        blocks |= {in_order[k]: result.metric.blocks[k] for k in factors}
+        if factors:
+            bases.append(own.basis(factors))
+        results[family] = result
+    return Selected(Basis.joined(bases) if bases else None, groups, blocks, results, max(ridges))
 
 
 def limited(y: NDArray[Any], least: Any, most: Any) -> IntArray:
@@ -234,7 +238,7 @@ def joined(
     identity = step.target == "identity"
     Z = centred(Z)
     weights = np.ones(Z.shape[1]) if weights is None else weights
-    directions = principal_directions(Z, principal, bounded=identity)
+    directions = principal_directions(Z, principal)
     Y = Z if directions is None else _times(Z, directions)
     settings = LossSettings.of(step)
     bound = trace_bound_from(step.trace_bound)
@@ -272,17 +276,15 @@ def joined(
     return Joined(components, result, ridge, state)
 
 
-def principal_directions(Z: Array, n: int | None, *, bounded: bool) -> Array | None:
+def principal_directions(Z: Array, n: int | None) -> Array | None:
     """The n leading principal directions of centred Z, (D, n); None where all columns are meant.
 
-    Samples span no more than N - 1 of them; `bounded`: then these are taken, whatever n says.
+    N samples span no more than N - 1 of them, and outside of their span they tell nothing about a metric.
     """
     most = min(len(Z) - 1, Z.shape[1])
-    if bounded:
-        n = most if n is None else min(n, most)
-    if n is None or n >= Z.shape[1]:
+    n = most if n is None else min(n, most)
+    if n == Z.shape[1]:
         return None
-    n = min(n, most)
     if Z.shape[1] <= len(Z):
         gram = Z.T.astype(np.float64) @ Z.astype(np.float64)
         _, vectors = scipy.linalg.eigh(gram, subset_by_index=[Z.shape[1] - n, Z.shape[1] - 1], check_finite=False)

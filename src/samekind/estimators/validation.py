@@ -70,8 +70,13 @@ def trace_bound_from(trace_bound: Any) -> float:
     return check_number("trace_bound", trace_bound, above=0)
 
 
-def max_groups_from(max_groups: Any, n_groups: int) -> int:
-    """Rounds of selection: a group may be chosen again, so there may be more rounds than groups."""
+def max_groups_from(max_groups: Any, n_groups: int, n_samples: int) -> int:
+    """Rounds of selection: a group may be chosen again, so there may be more rounds than groups.
+
+    "auto" follows the samples, a round for four of them, from 20 to 200.
+    """
+    if isinstance(max_groups, str) and max_groups == "auto":
+        return min(n_groups, int(np.clip(n_samples // 4, 20, 200)))
     return min(n_groups, 400) if max_groups is None else check_count("max_groups", max_groups)
 
 
@@ -127,3 +132,13 @@ def check_cv(cv: Any) -> None:
     if isinstance(cv, Real) and not isinstance(cv, Integral) and 0 < cv <= 0.5:
         return
     raise ValueError(f'cv={cv!r} must be "auto", None, a number of folds from 2 on, or a share of the classes up to 0.5.')
+
+
+def checked_groups(groups: Any, n_groups: int) -> list[int]:
+    """Numbers of feature groups, each once; all where None."""
+    if groups is None:
+        return list(range(n_groups))
+    chosen = [int(k) for k in groups]
+    if not chosen or len(set(chosen)) < len(chosen) or min(chosen) < 0 or max(chosen) >= n_groups:
+        raise ValueError(f"groups must be numbers of feature groups from 0 to {n_groups - 1}, each once and at least one.")
+    return chosen
