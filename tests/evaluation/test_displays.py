@@ -8,11 +8,13 @@ from matplotlib.figure import Figure
 
 import samekind.evaluation as evaluation
 from samekind.evaluation import (
+    CalibrationDisplay,
     ConvergenceDisplay,
     DistanceHistogramDisplay,
     FoldsDisplay,
     RocDisplay,
     SpectrumDisplay,
+    reliability,
     roc_curve,
     verify_folds,
 )
@@ -38,6 +40,7 @@ def all_displays():
         ConvergenceDisplay([{"step": "joint", "iteration": 0, "objective": 1.0}]).plot(),
         DistanceHistogramDisplay(DISTANCES, SAME).plot(),
         FoldsDisplay(verify_folds(DISTANCES, SAME, [0, 1, 0, 1, 0])).plot(),
+        CalibrationDisplay(reliability([0.1, 0.8], [False, True])).plot(),
     ]
 
 

@@ -34,8 +34,10 @@ from samekind.evaluation.verification import (
 from samekind.kernels.flips import flip_free_codes, flip_free_distances, flip_free_queries
 
 if TYPE_CHECKING:
+    from samekind.evaluation._reliability import reliability
     from samekind.evaluation.calibrating import calibrate
     from samekind.evaluation.displays import (
+        CalibrationDisplay,
         ConvergenceDisplay,
         CoverageDisplay,
         DistanceHistogramDisplay,
@@ -44,14 +46,18 @@ if TYPE_CHECKING:
         RocDisplay,
         SpectrumDisplay,
     )
+    from samekind.evaluation.evaluated import Evaluation
+    from samekind.evaluation.evaluating import evaluate_codes
     from samekind.evaluation.model_selection import ClassKFold, mean_average_precision_score, pair_auc_score
     from samekind.evaluation.report import Section, Table, write_report
 
 __all__ = [
+    "CalibrationDisplay",
     "ClassKFold",
     "ConvergenceDisplay",
     "CoverageDisplay",
     "DistanceHistogramDisplay",
+    "Evaluation",
     "FoldsDisplay",
     "FoldsResult",
     "Part",
@@ -69,6 +75,7 @@ __all__ = [
     "best_threshold",
     "calibrate",
     "compare_folds",
+    "evaluate_codes",
     "flip_free_codes",
     "flip_free_distances",
     "flip_free_queries",
@@ -85,6 +92,7 @@ __all__ = [
     "read_people",
     "read_view1",
     "read_view2",
+    "reliability",
     "retrieve",
     "roc_curve",
     "verify",
@@ -94,6 +102,8 @@ __all__ = [
 ]
 
 _LAZY = {
+    "CalibrationDisplay": "displays",
+    "Evaluation": "evaluated",
     "ClassKFold": "model_selection",
     "ConvergenceDisplay": "displays",
     "CoverageDisplay": "displays",
@@ -105,6 +115,8 @@ _LAZY = {
     "Section": "report",
     "Table": "report",
     "calibrate": "calibrating",
+    "evaluate_codes": "evaluating",
+    "reliability": "_reliability",
     "mean_average_precision_score": "model_selection",
     "pair_auc_score": "model_selection",
     "write_report": "report",

@@ -137,7 +137,7 @@ def _numbered_ids(
     if ids is None or gallery_ids is None:
         own = np.arange(n_gallery)
         return (own if leave_one_out else -1 - np.arange(n_queries)), own
-    listed, gallery_listed = _listed(ids, "ids", n_queries), _listed(gallery_ids, "gallery_ids", n_gallery)
+    listed, gallery_listed = listed_ids(ids, "ids", n_queries), listed_ids(gallery_ids, "gallery_ids", n_gallery)
     texts = {isinstance(name, str) for name in listed}, {isinstance(name, str) for name in gallery_listed}
     if not texts[0] & texts[1]:
         raise ValueError(
@@ -149,7 +149,8 @@ def _numbered_ids(
     return np.array(found[:n_queries]), np.array(found[n_queries:])
 
 
-def _listed(ids: Ids | Iterable[Hashable], name: str, length: int) -> list[Hashable]:
+def listed_ids(ids: Ids | Iterable[Hashable], name: str, length: int) -> list[Hashable]:
+    """As a list, checked: one hashable id per sample."""
     listed = ids.tolist() if isinstance(ids, np.ndarray) else list(ids)
     if len(listed) != length:
         raise ValueError(f"{name} must be one per sample, {length}; got {len(listed)}.")

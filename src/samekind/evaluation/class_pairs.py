@@ -35,6 +35,11 @@ class ClassPairs:
     def __len__(self) -> int:
         return len(self.distances)
 
+    def by_distance(self) -> "ClassPairs":
+        """The same pairs, nearest first."""
+        order = np.argsort(self.distances, kind="stable")
+        return ClassPairs(self.distances[order], self.first[order], self.second[order])
+
 
 @dataclass(frozen=True, eq=False)
 class BothKinds:

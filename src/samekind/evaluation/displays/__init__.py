@@ -4,12 +4,14 @@
 as `figure_`, to be shown by a notebook or saved with `figure_.savefig`.
 """
 
+from samekind.evaluation.displays.calibration import CalibrationDisplay
 from samekind.evaluation.displays.figures import figure_svg
 from samekind.evaluation.displays.learning import ConvergenceDisplay, SpectrumDisplay
 from samekind.evaluation.displays.regions import CoverageDisplay, RegionsDisplay
 from samekind.evaluation.displays.verification import DistanceHistogramDisplay, FoldsDisplay, RocDisplay
 
 __all__ = [
+    "CalibrationDisplay",
     "ConvergenceDisplay",
     "CoverageDisplay",
     "DistanceHistogramDisplay",
