@@ -247,7 +247,7 @@ class Basis:
             raise ValueError(f"Features with normalise_groups={self.normalise!r} are not linear in the columns.")
         if self.values is None:
             return np.eye(self.n_columns) if components is None else components
-        weighed = self._matrix.multiply(self.weights[:, np.newaxis])
+        weighed = self._matrix.multiply(self.weights[:, np.newaxis].astype(self.values.dtype))
         dense: Floats = weighed.toarray() if components is None else np.asarray(components @ weighed)
         return dense
 
