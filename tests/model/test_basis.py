@@ -214,6 +214,13 @@ def test_over_columns_is_the_same_map_of_the_columns(basis, n_components):
     assert np.count_nonzero(metric.full_components()) <= n_components * basis.n_columns
 
 
+def test_components_over_columns_keep_their_precision():
+    basis, components = basis_with(weigh=0.5, dtype=np.float32), np.ones((2, 6), np.float32)
+    assert basis.over_columns(None).dtype == basis.over_columns(components).dtype == np.float32
+    assert Metric(basis, components).full_components().dtype == np.float32
+    assert Metric(basis, components).get_mahalanobis_matrix().dtype == np.float32
+
+
 @pytest.mark.parametrize("normalise", ["root", "unit"])
 def test_normalised_features_are_not_linear(normalise):
     assert not basis_with(normalise).is_linear
