@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from samekind import JointMetric, SparseBlockMetric
 from samekind.compute.executor import Executor
 from samekind.compute.sources import FactoredDistances
 from samekind.compute.tiles import TilePlan
@@ -132,3 +133,16 @@ def relative_error(actual, desired):
 def directional_difference(f, x, direction, h=1e-5):
     """Central difference of f at x along a direction."""
     return (f(x + h * direction) - f(x - h * direction)) / (2 * h)
+
+
+def with_settings(learner, **settings):
+    """The learner with these settings: its own, or else those of each of its steps that knows them."""
+    own, steps = learner.get_params(deep=False), {"selection": SparseBlockMetric(), "joint": JointMetric()}
+    for name, value in settings.items():
+        if name in own:
+            learner.set_params(**{name: value})
+        else:
+            known = [step for step, settings_of in steps.items() if name in settings_of.get_params()]
+            assert known and set(known) <= own.keys(), name
+            learner.set_params(**{f"{step}__{name}": value for step in known})
+    return learner

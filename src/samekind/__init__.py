@@ -44,8 +44,8 @@ _ROOMS = {
     "list_images": "images.listing",
     "JointMetric": "estimators",
     "SparseBlockMetric": "estimators",
-    "Metric": "metric",
-    "ModelFileError": "metric",
+    "Metric": "model.metric",
+    "ModelFileError": "model.metric",
 }
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from samekind import EnsembleMetric, JointMetric, SparseBlockMetric
+from tests.cases import with_settings
 
 LEARNERS = [SparseBlockMetric, JointMetric, EnsembleMetric]
 GROUPED = [SparseBlockMetric, EnsembleMetric]
@@ -38,8 +39,17 @@ def test_bad_data(learner, bad_X, bad_y, message):
         ({"threshold": -1}, "threshold=-1 must be a finite number above 0"),
         ({"threshold": "14"}, "threshold='14' must be a finite number"),
         ({"pair_balance": "none"}, "pair_balance='none' is not known"),
-        ({"normalise": "cube"}, "normalise='cube' is not known: choose one of 'none', 'root', 'unit'"),
+        ({"normalise": "cube"}, "normalise='cube' is not known: choose one of .*'none', 'root', 'unit'"),
         ({"normalise": None}, "normalise=None is not known"),
+        ({"min_per_class": 0}, "min_per_class=0 must be a whole number of at least 1"),
+        ({"min_per_class": 3}, "min_per_class=3, .* leave 0 of 6 samples"),
+        ({"whiten": 0}, "whiten=0 must be a whole number of at least 1"),
+        ({"whiten": "yes"}, "whiten='yes' must be a whole number"),
+        # Those of the other loss are checked as well.
+        ({"loss": "triplet", "threshold": -1}, "threshold=-1 must be a finite number above 0"),
+        ({"loss": "triplet", "pair_balance": "none"}, "pair_balance='none' is not known"),
+        ({"loss": "pairwise", "beta": 0}, "beta=0 must be a finite number above 0"),
+        ({"loss": "pairwise", "n_neighbors": 0}, "n_neighbors=0 must be a whole number of at least 1"),
         ({"loss": "triplet", "beta": 0}, "beta=0 must be a finite number above 0"),
         ({"loss": "triplet", "n_neighbors": 0}, "n_neighbors=0 must be a whole number of at least 1"),
         ({"loss": "triplet", "n_neighbors": 1.5}, "n_neighbors=1.5 must be a whole number"),
@@ -56,15 +66,16 @@ def test_bad_data(learner, bad_X, bad_y, message):
 )
 def test_bad_parameters_of_all(learner, parameters, message):
     with pytest.raises(ValueError, match=message):
-        learner(**parameters).fit(X, y)
+        with_settings(learner(), **parameters).fit(X, y)
 
 
 @pytest.mark.parametrize("learner", GROUPED)
 @pytest.mark.parametrize(
     ("parameters", "error", "message"),
     [
-        ({"feature_groups": 2, "max_groups": 3}, ValueError, "max_groups=3 must be a whole number from 1 to 2"),
-        ({"max_groups": 0}, ValueError, "max_groups=0"),
+        ({"max_groups": 0}, ValueError, "max_groups=0 must be a whole number of at least 1"),
+        ({"max_groups": "many"}, ValueError, "max_groups='many' must be a whole number"),
+        ({"max_groups": 2.5}, ValueError, "max_groups=2.5 must be a whole number"),
         ({"feature_groups": 0}, ValueError, "feature_groups=0 is no group size"),
         ({"feature_groups": []}, ValueError, "feature_groups is empty"),
         ({"feature_groups": [[0, 1], [4]]}, ValueError, "has column 4, but X has 4 features"),
@@ -80,22 +91,68 @@ def test_bad_parameters_of_all(learner, parameters, message):
 )
 def test_bad_groups(learner, parameters, error, message):
     with pytest.raises(error, match=message):
-        learner(**parameters).fit(X, y)
+        with_settings(learner(), **parameters).fit(X, y)
 
 
 @pytest.mark.parametrize("learner", [JointMetric, EnsembleMetric])
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"n_components": 5}, "n_components=5 must be a whole number from 1 to 4"),
         ({"n_components": 0}, "n_components=0"),
+        ({"n_components": "few"}, "n_components='few' must be a whole number"),
+        ({"target": "unit"}, "target='unit' is not known: choose one of 'auto', 'zero', 'identity'"),
         ({"solver": "newton"}, "solver='newton' is not known"),
         ({"trace_bound": 0}, "trace_bound=0 must be a finite number above 0"),
+        ({"trace_bound": -np.inf}, "trace_bound=-inf must be a finite number above 0"),
+        ({"trace_bound": np.nan}, "trace_bound=nan must be a finite number above 0"),
     ],
 )
 def test_bad_parameters_of_step_2(learner, parameters, message):
     with pytest.raises(ValueError, match=message):
-        learner(**parameters).fit(X, y)
+        with_settings(learner(), **parameters).fit(X, y)
+
+
+def test_codes_are_no_longer_than_the_features():
+    with pytest.raises(ValueError, match="n_components=5 must be a whole number from 1 to 4, the number of features"):
+        JointMetric(5).fit(X, y)
+    with pytest.warns(UserWarning, match="Codes have 4 numbers, fewer than the 5 that were asked for"):
+        assert EnsembleMetric(n_components=5).fit(X, y).transform(X).shape == (6, 4)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"selection": JointMetric()}, r"selection=JointMetric\(\) must be a SparseBlockMetric, a Basis or None"),
+        ({"joint": SparseBlockMetric()}, r"joint=SparseBlockMetric\(\) must be a JointMetric or None"),
+        ({"normalise_groups": "cube"}, "normalise_groups='cube' is not known"),
+        ({"weigh": -1}, "weigh=-1 must be a finite number of at least 0"),
+        ({"weigh": "much"}, "weigh='much' must be a finite number"),
+        ({"principal": 0}, "principal=0 must be a whole number of at least 1"),
+        ({"mirror": "both"}, "mirror='both' is not known"),
+        ({"mirror": "mean"}, "stores of pictures, but this is data without pictures"),
+        ({"cv": 1}, 'cv=1 must be "auto", None, a number of folds from 2 on, or a share'),
+        ({"cv": 0.9}, "cv=0.9 must be"),
+        ({"cv": True}, "cv=True must be"),
+        ({"cv": "all"}, "cv='all' must be"),
+    ],
+)
+def test_bad_parameters_of_both_steps(parameters, message):
+    with pytest.raises(ValueError, match=message):
+        EnsembleMetric(**parameters).fit(X, y)
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_zeros_and_ones_are_no_sample_numbers(learner):
+    """A mask of integers was once read as samples 0 and 1, over and over."""
+    mask = np.array([1, 1, 1, 1, 0, 0])
+    with pytest.raises(ValueError, match=r"only 0 and 1, as a mask would: give booleans, rows.astype\(bool\)"):
+        learner().fit(X, y, rows=mask)
+    model = learner().fit(X, y, rows=mask.astype(bool))
+    with pytest.raises(ValueError, match="only 0 and 1"):
+        model.transform(X, rows=mask)
+    assert model.transform(X, rows=mask.astype(bool)).shape[0] == 4
+    with pytest.raises(ValueError, match="names a sample twice"):
+        learner().fit(X, y, rows=[0, 1, 2, 2])
 
 
 @pytest.mark.parametrize(
@@ -110,14 +167,6 @@ def test_bad_parameters_of_step_2(learner, parameters, message):
 def test_bad_families(families, message):
     with pytest.raises(ValueError, match=message):
         EnsembleMetric(2, families=families).fit(X, y)
-
-
-def test_max_groups_is_checked_for_every_family_before_work_begins():
-    seen = []
-    model = EnsembleMetric(1, families=list("aaab"), max_groups=2, callback=seen.append)
-    with pytest.raises(ValueError, match="number of feature groups of family 'b'"):
-        model.fit(X, y)
-    assert not seen
 
 
 @pytest.mark.parametrize("learner", LEARNERS)

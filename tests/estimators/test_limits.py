@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from samekind import EnsembleMetric, JointMetric, SparseBlockMetric
+from samekind.evaluation import label_pairs
+from tests.cases import with_settings
 
 LOSSES = ["pairwise", "triplet"]
 
@@ -17,6 +19,12 @@ def planted(rng, n_groups=12, informative=(3, 7), size=3, n_classes=6, per_class
     for k in informative:
         X[:, k * size : (k + 1) * size] += 3 * rng.standard_normal((n_classes, size))[y]
     return X, y
+
+
+def plain(learner):
+    """The paper's two steps and nothing between them, for an estimator of both."""
+    between = {"normalise_groups": "none", "weigh": 0.0, "principal": None, "normalise": "none", "cv": None}
+    return between if learner is EnsembleMetric else {}
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -32,7 +40,7 @@ def test_one_group_and_one_round_equals_a_joint_metric_without_trace_bound(rng, 
 @pytest.mark.parametrize("learner", [SparseBlockMetric, EnsembleMetric])
 def test_planted_groups_are_found_first(rng, loss, learner):
     X, y = planted(rng)
-    model = learner(3, loss=loss, max_groups=2, ridge=0.1).fit(X, y)
+    model = with_settings(learner(3, loss=loss, max_groups=2), ridge=0.1, **plain(learner)).fit(X, y)
     assert set(model.selected_groups_) == {3, 7}
     read = np.flatnonzero(np.abs(model.components_).sum(axis=0))
     assert set(read) <= {*range(9, 12), *range(21, 24)}
@@ -52,7 +60,9 @@ def test_group_order_does_not_change_the_answer(rng, loss):
 def test_step_2_goes_below_step_1(rng, loss):
     """Its feasible set holds step 1's metric, at the same ridge."""
     X, y = planted(rng)
-    model = EnsembleMetric(3, loss=loss, max_groups=4, ridge=0.1, tol=1e-6, solver="convex").fit(X, y)
+    steps = {"selection": SparseBlockMetric(ridge=0.1, tol=1e-6)}
+    steps["joint"] = JointMetric(ridge=0.1, tol=1e-6, solver="convex", target="zero")
+    model = EnsembleMetric(3, loss=loss, max_groups=4, **steps, **plain(EnsembleMetric)).fit(X, y)
     step1 = [r["objective"] for r in model.history_ if r["step"] == "selection"][-1]
     assert model.objective_ <= step1 * (1 + 1e-9)
 
@@ -70,7 +80,7 @@ def test_many_classes_of_one_sample_are_nothing_to_warn_of(rng, learner):
 def test_unequal_groups_slices_and_names(rng):
     X, y = planted(rng)
     groups = {"left": slice(0, 9), "signal": [9, 10, 11], "one": [12], "right": slice(13, None)}
-    model = EnsembleMetric(groups, max_groups=2, ridge=0.1).fit(X, y)
+    model = EnsembleMetric(groups, max_groups=2, cv=None).set_params(selection__ridge=0.1).fit(X, y)
     assert model.selected_group_names_[0] in {"signal", "right"}
     assert model.metric_.groups == tuple(model.selected_group_names_)
 
@@ -78,7 +88,7 @@ def test_unequal_groups_slices_and_names(rng):
 def test_families_are_selected_apart_and_joined(rng):
     X, y = planted(rng, informative=(1, 8))
     families = ["low"] * 6 + ["high"] * 6
-    model = EnsembleMetric(3, families=families, max_groups=1, ridge=0.1).fit(X, y)
+    model = EnsembleMetric(3, families=families, max_groups=1, cv=None).set_params(selection__ridge=0.1).fit(X, y)
     assert list(model.selected_groups_) == [1, 8]
     assert set(model.stopped_because_) == {"low", "high"}
     assert {r.get("family") for r in model.history_ if r["step"] == "selection"} == {"low", "high"}
@@ -86,6 +96,33 @@ def test_families_are_selected_apart_and_joined(rng):
     np.testing.assert_allclose(
         model.step1_metric_.get_mahalanobis_matrix()[:18, :18], alone.get_mahalanobis_matrix()[:18, :18]
     )
+
+
+@pytest.mark.parametrize("normalise_groups", ["none", "scale", "unit"])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_step_1_of_both_is_step_1_alone_whatever_lies_between(rng, loss, normalise_groups):
+    X, y = planted(rng)
+    both = EnsembleMetric(3, loss=loss, max_groups=3, normalise_groups=normalise_groups, weigh=0.5, cv=None).fit(X, y)
+    alone = SparseBlockMetric(3, loss=loss, max_groups=3).fit(X, y)
+    assert both.step1_metric_.basis == alone.metric_.basis
+    np.testing.assert_array_equal(both.step1_metric_.transform(X), alone.transform(X))
+    np.testing.assert_allclose(
+        both.step1_metric_.get_mahalanobis_matrix(), alone.get_mahalanobis_matrix(), rtol=1e-9, atol=1e-12
+    )
+
+
+@pytest.mark.parametrize("normalise_groups", ["auto", "unit"])
+def test_a_fit_that_is_stopped_in_step_1_gives_the_metric_of_step_1(rng, normalise_groups):
+    X, y = planted(rng)
+    seen = []
+    stopped = EnsembleMetric(
+        3, max_groups=3, normalise_groups=normalise_groups, cv=None, callback=lambda event: seen.append(event) or True
+    ).fit(X, y)
+    assert [event.step for event in seen] == ["selection"]
+    alone = SparseBlockMetric(3, max_groups=3, callback=lambda event: True).fit(X, y)
+    np.testing.assert_array_equal(stopped.transform(X), alone.transform(X))
+    assert stopped.threshold_ == alone.threshold_
+    assert stopped.certificate_ is None
 
 
 def test_all_target_neighbours_equal_none_given(rng):
@@ -155,11 +192,27 @@ def test_ridge_auto_follows_the_dimensions(rng):
     assert SparseBlockMetric(3, max_groups=2).fit(X, y).ridge_ == pytest.approx(6 / 1600)
 
 
-def test_thresholds_of_the_two_losses(rng):
+@pytest.mark.parametrize("learner", [SparseBlockMetric, JointMetric, EnsembleMetric])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_the_threshold_is_the_best_balanced_one_on_training_pairs(rng, loss, learner):
+    """Of either loss: the pairwise loss's own threshold is where its slope is steepest, not where errors are fewest."""
     X, y = planted(rng)
-    assert EnsembleMetric(3, max_groups=2, threshold=9.0).fit(X, y).threshold_ == 9.0
-    model = EnsembleMetric(3, max_groups=2, loss="triplet").fit(X, y)
-    i, j = np.triu_indices(len(X), 1)
-    same = y[i] == y[j]
-    called = model.predict_pairs(np.stack([X[i], X[j]], axis=1))
-    assert (called[same].mean() + (~called[~same]).mean()) / 2 > 0.9
+    parameters = {} if learner is JointMetric else {"feature_groups": 3, "max_groups": 2}
+    model = with_settings(learner(**parameters, loss=loss), **plain(learner)).fit(X, y)
+    pairs, same = label_pairs(y)
+    distances = model.pair_distance(X[pairs])
+
+    def balanced(threshold):
+        called = distances <= threshold
+        return (called[same].mean() + (~called[~same]).mean()) / 2
+
+    assert balanced(model.threshold_) == pytest.approx(max(balanced(t) for t in distances), abs=1e-12)
+    assert balanced(model.threshold_) > 0.9
+
+
+@pytest.mark.parametrize("learner", [SparseBlockMetric, JointMetric])
+def test_the_threshold_does_not_stay_where_the_loss_has_it(rng, learner):
+    X, y = planted(rng, n_groups=3, informative=(1,))
+    found = {learner(threshold=given).fit(X, y).threshold_ for given in (9.0, 14.0)}
+    assert len(found) == 2
+    assert not found & {9.0, 14.0}

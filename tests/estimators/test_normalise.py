@@ -6,9 +6,10 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from samekind import EnsembleMetric, JointMetric, SparseBlockMetric
-from samekind.estimators import data as estimator_data
 from samekind.evaluation import label_pairs
+from samekind.model import basis as basis_module
 from tests import cases
+from tests.cases import with_settings
 from tests.stores import disk_store
 
 X, Y = cases.labelled_data((6, 5, 4, 6, 5, 4), 12, spread=2.0)
@@ -18,7 +19,9 @@ PAIRS = np.stack([X[FIRST], X[SECOND]], axis=1)
 LEARNERS = {
     "blocks": SparseBlockMetric(3, max_groups=2, random_state=0),
     "joint": JointMetric(3, random_state=0),
-    "ensemble": EnsembleMetric(3, max_groups=2, n_components=3, random_state=0),
+    "ensemble": EnsembleMetric(
+        3, max_groups=2, n_components=3, random_state=0, cv=None, normalise="none", normalise_groups="scale"
+    ),
 }
 
 normalising = pytest.mark.parametrize("normalise", ["root", "unit"])
@@ -55,15 +58,15 @@ def test_learning_does_not_see_it(learner, loss, normalise):
     ours = learner.set_params(loss=loss, normalise=normalise).fit(X, Y)
     np.testing.assert_array_equal(ours.components_, plain.components_)
     assert ours.objective_ == plain.objective_
-    assert ours.metric_.normalise == normalise
-    assert (plain.metric_.normalise, plain.metric_.mean) == ("none", None)
+    assert (ours.metric_.normalise, plain.metric_.normalise) == (normalise, "none")
+    assert ours.metric_.with_normalise("none") == plain.metric_.with_threshold(None)
 
 
 @normalising
 def test_codes_are_measured_from_the_mean_of_the_samples_learned_from(learner, normalise):
     rows = np.flatnonzero(Y < 4)
     ours = learner.set_params(normalise=normalise).fit(X, Y, rows=rows)
-    np.testing.assert_allclose(ours.metric_.mean, X[np.ix_(rows, ours.metric_.columns)].mean(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(ours.metric_.basis.mean, X[np.ix_(rows, ours.metric_.columns)].mean(axis=0), rtol=1e-12)
     centred = (X - X[rows].mean(axis=0)) @ ours.components_.T
     np.testing.assert_allclose(ours.transform(X), divided(centred, normalise), rtol=1e-9)
     np.testing.assert_allclose(ours.pair_distance(PAIRS), squared(ours.transform(X)), rtol=1e-9)
@@ -82,29 +85,17 @@ def test_the_threshold_is_the_best_on_pairs_of_normalised_codes(learner, loss, n
     np.testing.assert_array_equal(ours.predict_pairs(X[pairs]), distances <= ours.threshold_)
 
 
-def test_the_threshold_of_plain_codes_stays_that_of_the_loss(learner):
-    assert learner.set_params(threshold=11.0).fit(X, Y).threshold_ == 11.0
-
-
 @pytest.mark.parametrize("whiten", [None, 45])
 @pytest.mark.parametrize("rows_at_once", [7, 2048])
 def test_a_store_is_normalised_as_its_array(learner, store, whiten, rows_at_once, monkeypatch):
-    monkeypatch.setattr(estimator_data, "ROWS_AT_ONCE", rows_at_once)
+    monkeypatch.setattr(basis_module, "ROWS_AT_ONCE", rows_at_once)
     rows = np.flatnonzero(Y < 4)
-    ours = of_store(learner).set_params(normalise="unit", whiten=whiten).fit(store, store.labels, rows=rows)
+    ours = with_settings(of_store(learner), normalise="unit", whiten=whiten).fit(store, store.labels, rows=rows)
     everything = store.panel(range(4), np.arange(len(store))).astype(np.float64)
     columns = ours.metric_.columns
-    np.testing.assert_allclose(ours.metric_.mean, everything[np.ix_(rows, columns)].mean(axis=0), atol=1e-5)
-    centred = (everything[:, columns] - everything[np.ix_(rows, columns)].mean(axis=0)) @ ours.metric_.components.T
+    np.testing.assert_allclose(ours.metric_.basis.mean, everything[np.ix_(rows, columns)].mean(axis=0), atol=1e-5)
+    centred = (everything[:, columns] - everything[np.ix_(rows, columns)].mean(axis=0)) @ ours.components_[:, columns].T
     np.testing.assert_allclose(ours.transform(store), divided(centred, "unit"), atol=1e-4)
-
-
-def test_both_metrics_of_the_ensemble_are_normalised():
-    ours = clone(LEARNERS["ensemble"]).set_params(normalise="root").fit(X, Y)
-    metric = ours.step1_metric_
-    assert metric.normalise == "root"
-    centred = (X - X.mean(axis=0)) @ metric.full_components().T
-    np.testing.assert_allclose(metric.transform(X), divided(centred, "root"), rtol=1e-9)
 
 
 def test_there_is_no_matrix(learner):
@@ -131,28 +122,21 @@ def test_a_metric_of_nothing_finds_all_alike(normalise, whiten):
 # Groups, between the two steps
 
 
-def literal_features(ours, data, normalise):
-    """U_k^T x_k of each group, and z_k by the root mean square of its numbers, as step 2 is to see them."""
-    power = {"root": 0.5, "unit": 1}[normalise]
-    parts = []
-    for block, names in ours:
-        z = (data[:, names] - data[:, names].mean(axis=0)) @ block
-        parts.append(z / np.sqrt((z**2).mean(axis=1, keepdims=True)) ** power)
-    return np.hstack(parts)
-
-
 @normalising
 @both_losses
 def test_step_2_learns_from_groups_divided_by_their_lengths(loss, normalise):
-    ours = EnsembleMetric(3, max_groups=2, n_components=3, random_state=0, loss=loss, normalise_groups=normalise)
-    ours.fit(X, Y)
-    blocks = []
+    ours = EnsembleMetric(
+        3, max_groups=2, n_components=3, random_state=0, loss=loss, normalise_groups=normalise, weigh=0.0, cv=None
+    )
+    ours.set_params(joint__target="zero").fit(X, Y)
+    parts = []
     for k in ours.selected_groups_:
         columns = np.arange(3 * k, 3 * k + 3)
         rows = ours.step1_metric_.full_components()[:, columns]
         rows = rows[np.abs(rows).any(axis=1)]
-        blocks.append((rows.T / np.linalg.norm(rows, axis=1), columns))
-    Z = literal_features(blocks, X, normalise)
+        z = (X[:, columns] - X[:, columns].mean(axis=0)) @ (rows.T / np.linalg.norm(rows, axis=1))
+        parts.append(z / np.sqrt((z**2).mean(axis=1, keepdims=True)) ** {"root": 0.5, "unit": 1}[normalise])
+    Z = np.hstack(parts)
     second = JointMetric(3, loss=loss, random_state=0, ridge=ours.ridge_[1]).fit(Z, Y)
     assert ours.objective_ == pytest.approx(second.objective_, rel=1e-4)
     codes = ours.transform(X)
@@ -160,20 +144,14 @@ def test_step_2_learns_from_groups_divided_by_their_lengths(loss, normalise):
     np.testing.assert_allclose(ours.pair_distance(PAIRS), squared(codes), rtol=1e-9)
 
 
-def test_plain_groups_are_the_default_and_change_nothing():
-    plain = LEARNERS["ensemble"].fit(X, Y)
-    named = clone(plain).set_params(normalise_groups="none").fit(X, Y)
-    assert named.metric_ == plain.metric_
-    assert plain.metric_.group_codes is None
-
-
-@normalising
+@pytest.mark.parametrize("normalise", ["none", "scale", "root", "unit"])
 @pytest.mark.parametrize("whiten", [None, 45])
 def test_a_store_and_an_array_give_the_same_groups(store, normalise, whiten):
-    options = {"max_groups": 2, "n_components": 2, "random_state": 0, "whiten": whiten, "normalise_groups": normalise}
-    ours = EnsembleMetric(**options).fit(store, store.labels)
+    options = {"max_groups": 2, "n_components": 2, "random_state": 0, "normalise_groups": normalise, "cv": None}
+    ours = with_settings(EnsembleMetric(**options), whiten=whiten).fit(store, store.labels)
     everything = store.panel(range(4), np.arange(len(store)))
-    other = EnsembleMetric(3, families=[0, 0, 1, 1], **options).fit(everything, store.labels)
+    other = with_settings(EnsembleMetric(3, families=[0, 0, 1, 1], **options), whiten=whiten)
+    other.fit(everything, store.labels)
     np.testing.assert_allclose(ours.transform(store), other.transform(everything), rtol=1e-2, atol=1e-3)
     np.testing.assert_allclose(ours.transform(store), ours.transform(everything), rtol=1e-4, atol=1e-5)
 
@@ -185,8 +163,3 @@ def test_there_are_no_components_over_the_features():
         ours.components_  # noqa: B018
     with pytest.raises(ValueError, match="no Mahalanobis matrix"):
         ours.get_mahalanobis_matrix()
-
-
-def test_an_unknown_way_to_take_groups_is_refused():
-    with pytest.raises(ValueError, match="normalise_groups"):
-        clone(LEARNERS["ensemble"]).set_params(normalise_groups="cube").fit(X, Y)

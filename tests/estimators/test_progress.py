@@ -44,8 +44,8 @@ class TestListeners:
     def test_the_callback_hears_the_family_too(self):
         heard = []
         with Listeners(0, heard.append) as listeners:
-            listeners.of_family("cov")(selection(1))
-            listeners.of_family(None)(selection(2))
+            listeners.of("cov")(selection(1))
+            listeners.of(None)(selection(2))
             listeners(Event("joint", 1, 5, 0.1, 2))
         assert [event.family for event in heard] == ["cov", None, None]
         assert [record.get("family", "none") for record in listeners.history] == ["cov", "none", "none"]
@@ -53,7 +53,7 @@ class TestListeners:
     @pytest.mark.parametrize(("answer", "stops"), [(True, True), (np.True_, True), (None, False), (1, False)])
     def test_true_stops_whatever_the_family(self, answer, stops):
         listeners = Listeners(0, lambda event: answer)
-        assert listeners.of_family("cov")(selection(1)) is stops
+        assert listeners.of("cov")(selection(1)) is stops
         assert listeners.stopped is stops
 
     def test_a_fit_tells_its_callback_the_families(self):
@@ -61,7 +61,7 @@ class TestListeners:
         y = np.arange(40) % 4
         X = rng.normal(size=(40, 6)) + y[:, None]
         heard = []
-        EnsembleMetric(2, families=["a", "b", "b"], max_groups=1, ridge=0.01, callback=heard.append).fit(X, y)
+        EnsembleMetric(2, families=["a", "b", "b"], max_groups=1, cv=None, callback=heard.append).fit(X, y)
         assert [event.family for event in heard if event.step == "selection"] == ["a", "b"]
         assert {event.family for event in heard if event.step == "joint"} == {None}
 
@@ -208,7 +208,7 @@ class TestBars:
 
     def test_verbose_draws_on_stdout(self, capsys):
         with Listeners(1, None) as listeners:
-            listeners.of_family("cov")(selection(3))
+            listeners.of("cov")(selection(3))
         drawn = capsys.readouterr()
         assert "selection (cov)" in drawn.out
         assert not drawn.err

@@ -3,16 +3,22 @@
 import numpy as np
 import pytest
 
+from sklearn.base import clone
+
 from samekind import EnsembleMetric, JointMetric, SparseBlockMetric
 from samekind.store import ArrayStore, Family, FeatureGroups, GroupsOf, RowsOf, StoreWriter, WhitenedStore, Whitening
 from tests import cases
+from tests.cases import with_settings
 
 SIZES = (6, 5, 4, 6, 5, 4)
 LEARNERS = [
     SparseBlockMetric(max_groups=3),
     SparseBlockMetric(max_groups=3, loss="triplet"),
-    EnsembleMetric(max_groups=3, n_components=4, random_state=0),
-    EnsembleMetric(max_groups=3, n_components=4, loss="triplet", n_neighbors=2, random_state=0),
+    EnsembleMetric(max_groups=3, n_components=4, cv=None, random_state=0),
+    EnsembleMetric(max_groups=3, n_components=4, cv=None, random_state=0, normalise_groups="unit"),
+    EnsembleMetric(
+        max_groups=3, n_components=4, cv=None, loss="triplet", joint=JointMetric(n_neighbors=2), random_state=0
+    ),
     JointMetric(4, random_state=0),
 ]
 
@@ -49,22 +55,18 @@ def store(X_and_y, tmp_path_factory):
 
 def of_array(learner, whiten):
     """The same learner for the array that the store was made from."""
-    from sklearn.base import clone
-
-    changes = {"whiten": whiten}
+    changes = {}
     if hasattr(learner, "feature_groups"):
         changes["feature_groups"] = 3
     if hasattr(learner, "families"):
         changes["families"] = list("aaaabbbb")
-    return clone(learner).set_params(**changes)
+    return with_settings(clone(learner), whiten=whiten, **changes)
 
 
 @pytest.mark.parametrize("learner", LEARNERS, ids=str)
 def test_a_store_gives_the_metric_of_its_array(learner, store, X_and_y):
     X, y = X_and_y
-    from sklearn.base import clone
-
-    ours = clone(learner).set_params(whiten=None).fit(store, store.labels)
+    ours = with_settings(clone(learner), whiten=None).fit(store, store.labels)
     theirs = of_array(learner, None).fit(X, y)
     np.testing.assert_allclose(ours.transform(store), theirs.transform(X), atol=1e-3)
     np.testing.assert_allclose(ours.transform(X), ours.transform(store), atol=1e-5)
@@ -76,8 +78,6 @@ def test_a_store_gives_the_metric_of_its_array(learner, store, X_and_y):
 @pytest.mark.parametrize("learner", LEARNERS[:-1], ids=str)
 def test_whitening_inside_is_whitening_outside(learner, store, X_and_y):
     """The metric takes features as they were before whitening; distances are those on whitened ones."""
-    from sklearn.base import clone
-
     y = X_and_y[1]
     rows = np.arange(len(store))
     white = WhitenedStore(store, Whitening.learned(store, rows, dims=45))
@@ -88,15 +88,16 @@ def test_whitening_inside_is_whitening_outside(learner, store, X_and_y):
     )
     outside.fit(Z, y)
     np.testing.assert_allclose(inside.transform(store), outside.transform(Z), atol=2e-3)
-    assert inside.metric_.mean is not None
+    assert inside.metric_.basis.mean is not None
 
 
 def test_rows_are_all_that_is_learned_from(store, X_and_y):
     X, y = X_and_y
     rows = np.flatnonzero(y < 4)
     poisoned = np.array([label if int(label) < 4 else f"x{i}" for i, label in enumerate(store.labels)])
-    some = EnsembleMetric(max_groups=3, n_components=4).fit(store, poisoned, rows=rows)
-    alone = EnsembleMetric(3, families=list("aaaabbbb"), max_groups=3, n_components=4, whiten=45).fit(X[rows], y[rows])
+    some = EnsembleMetric(max_groups=3, n_components=4, cv=None).fit(store, poisoned, rows=rows)
+    alone = EnsembleMetric(3, families=list("aaaabbbb"), max_groups=3, n_components=4, cv=None)
+    alone.set_params(selection__whiten=45).fit(X[rows], y[rows])
     np.testing.assert_allclose(some.transform(store), alone.transform(X), atol=2e-3)
 
 
@@ -122,7 +123,7 @@ def test_codes_of_some_rows(store):
 
 
 def test_families_of_the_store_are_searched_one_by_one(store):
-    model = EnsembleMetric(max_groups=2, n_components=3).fit(store, store.labels)
+    model = EnsembleMetric(max_groups=2, n_components=3, cv=None).fit(store, store.labels)
     families = [record["family"] for record in model.history_ if record["step"] == "selection"]
     assert families == ["a", "a", "b", "b"]
     assert all(name.split()[0] in "ab" for name in model.selected_group_names_)
@@ -138,8 +139,7 @@ def test_whiten_takes_a_number_of_directions(store, dims):
     ("change", "rows", "words"),
     [
         ({"feature_groups": 3}, None, "brings its own feature groups"),
-        ({"whiten": 0}, None, "whiten=0"),
-        ({"max_groups": 5}, None, "of family 'a'"),
+        ({"selection": SparseBlockMetric(whiten=0)}, None, "whiten=0"),
         ({}, [0, 1, 99], "rows go from 0 to 99"),
         ({}, [[0]], "rows must be sample numbers"),
         ({}, [0.5], "rows must be sample numbers"),
@@ -178,11 +178,9 @@ def test_a_view_of_rows_is_the_rows(X_and_y):
 @pytest.mark.parametrize("learner", LEARNERS, ids=str)
 def test_some_groups_of_a_store_are_a_store(learner, store, X_and_y):
     """One family of two, as an array of its columns alone."""
-    from sklearn.base import clone
-
     X, y = X_and_y
     part = GroupsOf.of_families(store, ["b"])
-    ours = clone(learner).set_params(whiten=None).fit(part, part.labels)
+    ours = with_settings(clone(learner), whiten=None).fit(part, part.labels)
     changes = {"families": list("bbbb")} if hasattr(learner, "families") else {}
     theirs = of_array(learner, None).set_params(**changes).fit(X[:, 12:], y)
     np.testing.assert_allclose(ours.transform(part), theirs.transform(X[:, 12:]), atol=1e-3)

@@ -29,7 +29,8 @@ def store(files, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def model(store):
-    return EnsembleMetric(max_groups=4, n_components=6).fit(store, store.labels)
+    learner = EnsembleMetric(max_groups=4, n_components=6, normalise_groups="scale", normalise="none", cv=None)
+    return learner.fit(store, store.labels)
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +83,7 @@ def test_the_number_of_threads_does_not_matter(model, files):
 
 def test_flip_free_codes_are_those_of_picture_and_mirror_image(model, files):
     greys = [load_image(file.path).grey for file in files[:6]]
-    codes = model.metric_.encode(greys, flip_free=True)
+    codes = model.metric_.with_mirror("distances").encode(greys)
     Z, mirrored = (model.metric_.encode([grey[:, ::step] for grey in greys]) for step in (1, -1))
     assert codes.shape == (6, Z.shape[1] + 1)
     np.testing.assert_allclose(codes, flip_free_codes(Z, mirrored), atol=2e-3)
@@ -92,11 +93,13 @@ def test_flip_free_codes_are_those_of_picture_and_mirror_image(model, files):
 def test_flip_free_distances_are_means_of_four_of_the_metric(model, files, normalise):
     metric = model.metric_.with_normalise(normalise)
     greys = [load_image(file.path).grey for file in files[:6]]
-    encoder = metric.encoder(flip_free=True)
+    encoder = metric.with_mirror("distances").encoder()
     features = np.stack([encoder.features(grey, "it") for grey in greys]).astype(np.float64)
     four = [metric.pair_distance(np.stack([features[:3, i], features[3:, j]], axis=1)) for i in (0, 1) for j in (0, 1)]
-    codes = metric.encode(greys, flip_free=True)
-    np.testing.assert_allclose(flip_free_distances(codes[:3], codes[3:]), np.mean(four, axis=0), rtol=1e-3)
+    codes = metric.with_mirror("distances").encode(greys)
+    distances = metric.with_mirror("distances").code_distance(codes[:3], codes[3:])
+    np.testing.assert_allclose(distances, np.mean(four, axis=0), rtol=1e-3)
+    np.testing.assert_array_equal(distances, flip_free_distances(codes[:3], codes[3:]))
 
 
 @pytest.mark.parametrize("normalise", ["root", "unit"])
@@ -110,7 +113,7 @@ def test_encoding_divides_codes_by_their_lengths(model, files, normalise):
 
 def test_a_picture_and_its_mirror_image_have_one_flip_free_code(model, files):
     grey = load_image(files[0].path).grey
-    a, b = model.metric_.encode([grey, grey[:, ::-1]], flip_free=True)
+    a, b = model.metric_.with_mirror("distances").encode([grey, grey[:, ::-1]])
     np.testing.assert_allclose(a, b, atol=2e-3)
 
 
@@ -119,17 +122,18 @@ def test_codes_of_mirror_means_are_means_of_codes_normalised_after(model, files,
     """The way to a code is linear, up to lengths."""
     greys = [load_image(file.path).grey for file in files[:6]]
     Z, mirrored = (model.metric_.encode([grey[:, ::step] for grey in greys]) for step in (1, -1))
-    codes = model.metric_.with_normalise(normalise).encode(greys, flip_free="mean")
+    metric = model.metric_.with_normalise(normalise).with_mirror("mean")
+    codes = metric.encode(greys)
     np.testing.assert_allclose(codes, normalised((Z + mirrored) / 2, normalise), atol=2e-3)
-    again = model.metric_.with_normalise(normalise).encode([grey[:, ::-1] for grey in greys], flip_free="mean")
+    again = metric.encode([grey[:, ::-1] for grey in greys])
     np.testing.assert_allclose(codes, again, atol=2e-3)
     assert np.abs(Z - mirrored).max() > 0.1
 
 
 def test_nothing_to_encode_gives_no_codes(model):
-    assert model.metric_.encode([], flip_free="mean").shape == (0, model.metric_.n_components)
-    assert model.metric_.encode([]).shape == (0, model.metric_.n_components)
-    assert model.metric_.encode([], flip_free=True).shape == (0, model.metric_.n_components + 1)
+    for mirror, more in (("none", 0), ("mean", 0), ("distances", 1)):
+        codes = model.metric_.with_mirror(mirror).encode([])
+        assert codes.shape == (0, model.metric_.n_components + more)
 
 
 def test_a_picture_that_cannot_be_used_says_which(model, files, tmp_path):

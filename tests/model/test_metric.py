@@ -15,8 +15,11 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from safetensors.numpy import save as save_safetensors
 
-from samekind import modelfile
-from samekind.model.metric import Metric, ModelFileError
+from samekind.model import file as model_file
+from samekind.model.basis import Basis
+from samekind.model.calibration import Calibration
+from samekind.model.metric import Metric
+from tests.model.files import EARLIER, assert_refused, parts_of, sealed
 
 quick = settings(max_examples=60, deadline=None)
 
@@ -32,7 +35,7 @@ def make_metric(dtype=np.float64, **changes):
         "feature_names": tuple(f"pixel {i}" for i in range(9)),
         "attributes": {"loss": "pairwise", "ridge": 0.1, "rounds": [1, 2], "more": {"done": True, "x": None}},
     }
-    return Metric(**(fields | changes))
+    return Metric.linear(**(fields | changes))
 
 
 @pytest.fixture
@@ -62,7 +65,7 @@ def metrics(draw):
         lambda inner: st.lists(inner, max_size=2) | st.dictionaries(text, inner, max_size=2),
         max_leaves=4,
     )
-    return Metric(
+    return Metric.linear(
         components=draw(hnp.arrays(dtype, shape, elements=numbers)),
         columns=columns,
         n_features=n_features,
@@ -77,8 +80,9 @@ def assert_same(a, b):
     assert a.components.dtype == b.components.dtype
     assert a.components.tobytes() == b.components.tobytes()
     assert a.columns.tolist() == b.columns.tolist()
-    for name in ("n_features", "threshold", "groups", "feature_names"):
+    for name in ("n_features", "threshold", "groups", "normalise", "mirror", "calibration", "extractor"):
         assert getattr(a, name) == getattr(b, name)
+    assert a.basis.feature_names == b.basis.feature_names
     assert dict(a.attributes) == dict(b.attributes)
     assert a == b
     assert hash(a) == hash(b)
@@ -106,7 +110,7 @@ def test_arrays_and_attributes_cannot_be_written(metric):
 
 def test_metric_owns_what_it_was_given():
     components, columns, attributes = np.ones((1, 2)), np.array([0, 1]), {"list": [1]}
-    metric = Metric(components, columns, 2, attributes=attributes)
+    metric = Metric.linear(components, columns, 2, attributes=attributes)
     components[:], columns[:] = 5, 5
     attributes["list"].append(2)
     assert metric.components.tolist() == [[1, 1]]
@@ -140,6 +144,11 @@ def test_copies_and_pickles_are_equal_and_read_only(metric):
         {"groups": ("mouth", "eyes")},
         {"feature_names": None},
         {"attributes": {}},
+        {"mirror": "mean"},
+        {"calibration": Calibration((2.0,), (0.0,), (), (), (), 5, 20, 30, 100, "held-out classes")},
+        {"normalise": "unit", "mean": np.zeros(4)},
+        {"mean": np.zeros(4)},
+        {"extractor": {}},
     ],
 )
 def test_any_difference_makes_metrics_unequal(metric, change):
@@ -156,7 +165,7 @@ def test_attributes_hold_numpy_numbers_as_plain_ones():
         "path": np.arange(2),
         "pair": (1, 2),
     }
-    kept = Metric([[1.0]], [0], 1, attributes=notes).attributes
+    kept = Metric.linear([[1.0]], [0], 1, attributes=notes).attributes
     assert kept == {"ridge": 0.5, "rounds": 3, "done": True, "path": [0, 1], "pair": [1, 2]}
 
 
@@ -206,6 +215,73 @@ def test_threshold_can_be_changed_only_in_a_new_metric(metric):
     assert metric.with_threshold(None).threshold is None
 
 
+def calibration():
+    """Of 5 classes: even odds at a squared distance of 2."""
+    return Calibration((1.0, 3.0), (4.0, -4.0), (0.1, 0.5), (1.5, 2.0), (), 5, 20, 30, 100, "held-out classes")
+
+
+def test_calibration_brings_threshold_and_probability(metric):
+    calibrated = metric.with_calibration(calibration())
+    assert (calibrated.threshold, metric.calibration) == (2.0, None)
+    pairs = rows(10).reshape(5, 2, 9)
+    expected = calibration().probability(calibrated.pair_distance(pairs), 0.2)
+    np.testing.assert_array_equal(calibrated.pair_probability(pairs, 0.2), expected)
+    np.testing.assert_array_equal(calibrated.predict_pairs(pairs), calibrated.pair_probability(pairs) >= 0.5)
+    with pytest.raises(ValueError, match=r"not calibrated.*EnsembleMetric\.calibrate"):
+        metric.pair_probability(pairs)
+
+
+def test_what_changes_distances_drops_threshold_and_calibration(metric):
+    calibrated = metric.with_calibration(calibration())
+    for other in (calibrated.with_mirror("mean"), calibrated.with_normalise("unit", mean=np.zeros(4))):
+        assert (other.threshold, other.calibration) == (None, None)
+    assert calibrated.with_threshold(3).calibration == calibration()
+
+
+def test_code_distance_is_that_of_pairs(metric):
+    pairs = rows(10).reshape(5, 2, 9)
+    codes = [metric.transform(pairs[:, i]) for i in (0, 1)]
+    np.testing.assert_allclose(metric.code_distance(*codes), metric.pair_distance(pairs), rtol=1e-12)
+    assert metric.code_distance(codes[0][0], codes[1][0]).shape == (1,)
+    with pytest.raises(ValueError, match="of 3 and 2 numbers are of different metrics"):
+        metric.code_distance(codes[0], codes[1][:, :2])
+    with pytest.raises(ValueError, match="have 2 numbers, but those of this metric have 3"):
+        metric.code_distance(codes[0][:, :2], codes[1][:, :2])
+
+
+def test_code_distance_of_mirrored_pictures_is_the_mean_of_four(metric):
+    from samekind.kernels.flips import flip_free_codes
+
+    flipping = metric.with_mirror("distances")
+    X, mirrored = metric.transform(rows(6)), metric.transform(rows(6) + rows(12)[6:])
+    codes = flip_free_codes(X, mirrored)
+    four = [((a[:3] - b[3:]) ** 2).sum(axis=1) for a in (X, mirrored) for b in (X, mirrored)]
+    np.testing.assert_allclose(flipping.code_distance(codes[:3], codes[3:]), np.mean(four, axis=0), rtol=1e-12)
+    with pytest.raises(ValueError, match="have 4 numbers, but those of this metric have 3"):
+        metric.code_distance(codes[:3], codes[3:])
+
+
+@pytest.mark.parametrize("unknown", ["both", None, True, 1])
+def test_an_unknown_mirror_is_refused(metric, unknown):
+    with pytest.raises(ValueError, match="mirror must be one of 'none', 'mean', 'distances', but is "):
+        metric.with_mirror(unknown)
+
+
+def test_parts_of_other_kinds_are_refused(metric):
+    with pytest.raises(ValueError, match="basis must be a Basis, but is ndarray"):
+        Metric(np.arange(4), metric.components)
+    with pytest.raises(ValueError, match="calibration must be None or a Calibration, but is dict"):
+        dataclasses.replace(metric, calibration={})
+
+
+def test_a_metric_without_components_gives_the_features_of_its_basis():
+    metric = Metric(Basis.plain([1, 2, 5], 9, mean=np.ones(3)))
+    assert metric.n_components == 3
+    np.testing.assert_array_equal(metric.transform(rows()), rows()[:, [1, 2, 5]] - 1)
+    np.testing.assert_array_equal(metric.full_components(), np.eye(9)[[1, 2, 5]])
+    assert metric.get_mahalanobis_matrix().trace() == 3
+
+
 def test_repr_is_short(metric):
     assert repr(metric) == "Metric(n_components=3, n_columns=4, n_features=9, n_groups=2, threshold=2.5)"
 
@@ -225,7 +301,7 @@ def test_transform_of_full_rows_equals_that_of_selected_columns(metric):
 
 
 def test_transform_of_all_columns():
-    metric = Metric(rows(2), np.arange(9), 9)
+    metric = Metric.linear(rows(2), np.arange(9), 9)
     np.testing.assert_allclose(metric.transform(rows()), rows() @ rows(2).T)
 
 
@@ -305,7 +381,7 @@ def test_same_when_distance_is_at_most_the_threshold(metric):
 
 
 def test_threshold_is_not_rounded_to_the_precision_of_the_rows():
-    metric = Metric([[1.0]], [0], 1, threshold=1 - 1e-12)
+    metric = Metric.linear([[1.0]], [0], 1, threshold=1 - 1e-12)
     assert not metric.predict_pairs(np.array([[[0], [1]]], np.float32))[0]
 
 
@@ -316,7 +392,7 @@ def test_predicting_without_a_threshold_says_how_to_set_one(metric):
 
 @pytest.mark.parametrize("components", [np.zeros((0, 0)), np.zeros((2, 0))])
 def test_metric_that_reads_nothing_finds_all_alike(components):
-    metric = Metric(components, [], 9)
+    metric = Metric.linear(components, [], 9)
     assert metric.transform(rows()).shape == (6, len(components))
     assert metric.pair_distance(rows().reshape(3, 2, 9)).tolist() == [0, 0, 0]
 
@@ -383,6 +459,16 @@ def test_file_gives_the_metric_back(tmp_path_factory, metric):
     assert not loaded.components.flags.writeable
 
 
+@pytest.mark.parametrize("mirror", ["none", "mean", "distances"])
+def test_file_gives_calibration_and_mirror_back(mirror, tmp_path, metric):
+    metric = metric.with_mirror(mirror).with_calibration(calibration())
+    metric.save(tmp_path / "m")
+    loaded = Metric.load(tmp_path / "m")
+    assert_same(metric, loaded)
+    assert (loaded.mirror, loaded.calibration, loaded.threshold) == (mirror, calibration(), 2.0)
+    assert_same(metric, pickle.loads(pickle.dumps(metric)))
+
+
 def test_names_and_attributes_in_any_script(tmp_path):
     odd = ("œil", "口", "\x00", '"\\', "\ud800", "👁️")
     metric = make_metric(groups=odd, attributes={name: name for name in odd})
@@ -405,20 +491,12 @@ def test_any_safetensors_reader_can_open_the_file(saved, metric):
     with safe_open(saved, framework="np") as file:
         np.testing.assert_array_equal(file.get_tensor("components"), metric.components)
         notes = json.loads(file.metadata()["samekind"])
-    assert (notes["format"], notes["format_version"]) == ("samekind.metric", 4)
+    assert (notes["format"], notes["format_version"]) == ("samekind.metric", 5)
     assert notes["attributes"] == metric.attributes
 
 
 def with_header(text):
     return len(text).to_bytes(8, "little") + text
-
-
-def assert_refused(path, data, message=None):
-    path.write_bytes(data)
-    with pytest.raises(ModelFileError, match=message) as caught:
-        Metric.load(path)
-    assert str(path) in str(caught.value)
-    assert "Metric.save" in str(caught.value) or "pip install --upgrade" in str(caught.value)
 
 
 def test_every_truncation_is_noticed(saved):
@@ -476,23 +554,6 @@ def test_other_files_are_refused(tmp_path, data, message):
     assert_refused(tmp_path / "other", data, message)
 
 
-def sealed(tensors, notes):
-    """A file with a right checksum, whatever it holds."""
-    tensors = tensors | {"sha256": np.zeros(32, np.uint8)}
-    body = save_safetensors(tensors, {"samekind": json.dumps(notes)})[:-32]
-    return body + hashlib.sha256(body).digest()
-
-
-def parts_of(metric):
-    notes = {"format": "samekind.metric", "format_version": 1, "n_features": 9, "threshold": 2.5}
-    notes |= {
-        "groups": metric.groups,
-        "feature_names": metric.feature_names,
-        "attributes": dict(metric.attributes),
-    }
-    return {"components": metric.components, "columns": metric.columns}, notes
-
-
 def test_checksum_covers_all_other_bytes_of_the_file(saved, metric):
     saved.write_bytes(sealed(*parts_of(metric)))
     assert_same(metric, Metric.load(saved))
@@ -501,7 +562,7 @@ def test_checksum_covers_all_other_bytes_of_the_file(saved, metric):
 @pytest.mark.parametrize(
     ("notes", "message"),
     [
-        ({"format_version": 5}, "format version 5, .* reads up to 4. Upgrade samekind"),
+        ({"format_version": 6}, "format version 6, .* reads up to 5. Upgrade samekind"),
         ({"format_version": 0}, "format version reads 0"),
         ({"format_version": "1"}, "format version reads '1'"),
         ({"format": "samekind.gallery"}, "holds 'samekind.gallery', not 'samekind.metric'"),
@@ -570,7 +631,7 @@ def test_full_disk_leaves_the_older_metric(saved, metric, monkeypatch):
 
 
 def test_names_too_long_for_a_file_are_refused_when_saving(saved, metric, monkeypatch):
-    monkeypatch.setattr(modelfile, "_LONGEST_HEADER", 300)
+    monkeypatch.setattr(model_file, "_LONGEST_HEADER", 300)
     with pytest.raises(ValueError, match="shorten the names"):
         metric.save(saved)
 
@@ -585,7 +646,7 @@ def centred_metric():
 
 def test_the_mean_is_taken_off_the_selected_columns(centred_metric):
     X = np.random.default_rng(3).normal(size=(5, 9))
-    expected = (X[:, centred_metric.columns] - centred_metric.mean) @ centred_metric.components.T
+    expected = (X[:, centred_metric.columns] - centred_metric.basis.mean) @ centred_metric.components.T
     np.testing.assert_allclose(centred_metric.transform(X), expected, rtol=1e-6)
 
 
@@ -599,16 +660,17 @@ def test_mean_and_extractor_come_back_from_a_file(centred_metric, tmp_path):
     centred_metric.save(tmp_path / "m")
     again = Metric.load(tmp_path / "m")
     assert again == centred_metric
-    assert again.mean.dtype == np.float32
+    assert again.basis.mean.dtype == np.float32
     assert again.extractor == {"crop": [1, 2]}
     assert again == pickle.loads(pickle.dumps(again))
 
 
 def test_metrics_with_other_means_or_extractors_differ(centred_metric):
-    from dataclasses import replace
-
-    for change in ({"mean": None}, {"mean": centred_metric.mean + 1}, {"extractor": None}, {"extractor": {}}):
-        assert replace(centred_metric, **change) != centred_metric
+    basis = centred_metric.basis
+    for mean in (None, basis.mean + 1, basis.mean.astype(np.float64)):
+        assert dataclasses.replace(centred_metric, basis=dataclasses.replace(basis, mean=mean)) != centred_metric
+    for extractor in (None, {}):
+        assert dataclasses.replace(centred_metric, extractor=extractor) != centred_metric
 
 
 @pytest.mark.parametrize("mean", [np.zeros(3), np.zeros((4, 1)), [0, 0, 0, np.nan]])
@@ -617,10 +679,20 @@ def test_a_mean_that_does_not_fit_is_refused(mean):
         make_metric(mean=mean)
 
 
-def test_a_file_of_the_first_version_is_read(metric, tmp_path):
-    tensors, notes = parts_of(metric)
-    (tmp_path / "m").write_bytes(sealed(tensors, notes | {"format_version": 1}))
-    assert Metric.load(tmp_path / "m") == metric
+@pytest.mark.parametrize("version", EARLIER)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_file_of_an_earlier_version_is_read(version, dtype, tmp_path):
+    mean, extractor = np.array([1, -2, 0.5, 8], dtype), {"crop": [1, 2]}
+    known = {} if version == 1 else {"mean": mean, "extractor": extractor}
+    metric = make_metric(dtype, **known)
+    (tmp_path / "m").write_bytes(sealed(*parts_of(metric, version)))
+    loaded = Metric.load(tmp_path / "m")
+    assert_same(loaded, metric)
+    X = rows(dtype=dtype)
+    centred = X[:, metric.columns] - known.get("mean", dtype(0))
+    np.testing.assert_array_equal(loaded.transform(X), centred @ metric.components.T)
+    loaded.save(tmp_path / "now")
+    assert Metric.load(tmp_path / "now") == loaded
 
 
 def test_a_metric_of_plain_features_cannot_read_pictures(metric):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from samekind.model.metric import Metric, ModelFileError
-from tests.test_metric import assert_refused, parts_of, sealed
+from tests.model.files import EARLIER, assert_refused, parts_of, sealed
 
 quick = settings(max_examples=60, deadline=None)
 ALL = ["none", "root", "unit"]
@@ -36,7 +36,7 @@ def make(normalise, dtype=np.float64, **changes):
         "mean": MEAN.astype(dtype),
         "normalise": normalise,
     }
-    return Metric(**fields | changes)
+    return Metric.linear(**fields | changes)
 
 
 def literal_code(x, normalise):
@@ -181,7 +181,7 @@ def test_precision_is_that_of_the_rows(normalise, dtype, computed):
 def test_no_rows_and_no_components(normalise):
     assert make(normalise).transform(np.empty((0, 9))).shape == (0, 3)
     assert make(normalise).pair_distance(np.empty((0, 2, 9))).shape == (0,)
-    nothing = Metric(np.zeros((0, 0)), [], 9, mean=[], normalise=normalise)
+    nothing = Metric.linear(np.zeros((0, 0)), [], 9, mean=[], normalise=normalise)
     assert nothing.pair_distance(PAIRS).tolist() == [0] * 6
 
 
@@ -200,7 +200,7 @@ def test_there_is_no_mahalanobis_matrix(normalise):
 
 
 def test_plain_is_the_default():
-    assert Metric([[1.0]], [0], 1).normalise == "none"
+    assert Metric.linear([[1.0]], [0], 1).normalise == "none"
 
 
 @pytest.mark.parametrize("unknown", ["cube", "", "Unit", None, 1, ["unit"]])
@@ -219,7 +219,7 @@ def test_without_a_mean_it_is_said_what_to_give(normalise):
     with pytest.raises(ValueError, match=advice):
         make("none", mean=None).with_normalise(normalise)
     with pytest.raises(ValueError, match=advice):
-        replace(make(normalise), mean=None)
+        replace(make(normalise), basis=make("none", mean=None).basis)
 
 
 @each
@@ -233,7 +233,7 @@ def test_with_normalise_changes_the_codes_and_drops_the_threshold(before, normal
 def test_with_normalise_takes_a_mean():
     assert make("none", mean=None).with_normalise("unit", mean=MEAN) == make("unit", threshold=None)
     elsewhere = make("root").with_normalise("root", mean=MEAN + 1)
-    np.testing.assert_array_equal(elsewhere.mean, MEAN + 1)
+    np.testing.assert_array_equal(elsewhere.basis.mean, MEAN + 1)
     with pytest.raises(ValueError, match=r"mean must have shape \(4,\)"):
         make("none").with_normalise("unit", mean=np.zeros(9))
 
@@ -275,23 +275,33 @@ def test_file_gives_it_back(normalise, tmp_path):
 @pytest.mark.parametrize("version", [1, 2])
 def test_files_from_before_are_plain(version, tmp_path):
     metric = make("none")
-    tensors, notes = parts_of(metric)
-    tensors |= {"mean": metric.mean} if version == 2 else {}
-    (tmp_path / "m").write_bytes(sealed(tensors, notes | {"format_version": version}))
-    assert Metric.load(tmp_path / "m") == (metric if version == 2 else replace(metric, mean=None))
+    tensors, notes = parts_of(make("unit"), version)
+    assert "normalise" not in notes
+    (tmp_path / "m").write_bytes(sealed(tensors, notes))
+    assert Metric.load(tmp_path / "m") == (metric if version == 2 else make("none", mean=None))
+
+
+@each
+@pytest.mark.parametrize("version", EARLIER[2:])
+def test_files_of_versions_that_knew_it_are_read(version, normalise, tmp_path):
+    (tmp_path / "m").write_bytes(sealed(*parts_of(make(normalise), version)))
+    loaded = Metric.load(tmp_path / "m")
+    assert loaded == make(normalise)
+    np.testing.assert_allclose(loaded.transform(X), [literal_code(x, normalise) for x in X], rtol=1e-11)
+    np.testing.assert_array_equal(loaded.transform(X), make(normalise).transform(X))
 
 
 @pytest.mark.parametrize("unknown", ["cube", None, 2])
 def test_a_file_of_an_unknown_normalisation_is_refused(unknown, tmp_path):
-    tensors, notes = parts_of(make("unit"))
-    notes |= {"format_version": 3, "normalise": unknown}
+    tensors, notes = parts_of(make("unit"), 3)
+    notes |= {"normalise": unknown}
     message = rf"does not hold a valid metric: normalise must be one of .* but is {unknown!r}"
     assert_refused(tmp_path / "m", sealed(tensors, notes), message)
 
 
 def test_a_file_without_the_mean_that_it_needs_is_refused(tmp_path):
-    tensors, notes = parts_of(make("unit"))
-    assert "mean" not in tensors
-    (tmp_path / "m").write_bytes(sealed(tensors, notes | {"format_version": 3, "normalise": "unit"}))
+    tensors, notes = parts_of(make("unit"), 3)
+    del tensors["mean"]
+    (tmp_path / "m").write_bytes(sealed(tensors, notes))
     with pytest.raises(ModelFileError, match="normalise='unit' measures codes from the mean"):
         Metric.load(tmp_path / "m")

@@ -80,7 +80,7 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         metric = self._fitted_metric()
         if not is_store(X):
             X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
-        return metric.transform(X, None if rows is None else checked_rows(rows, len(X)))
+        return metric.transform(X, None if rows is None else checked_rows(rows, len(X), once=False))
 
     def pair_distance(self, pairs: ArrayLike) -> Array:
         """Squared distances (m,) of pairs (m, 2, n_features)."""

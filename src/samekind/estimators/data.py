@@ -25,8 +25,8 @@ def is_store(X: Any) -> bool:
     return hasattr(X, "panel") and hasattr(X, "group_sizes")
 
 
-def checked_rows(rows: ArrayLike | None, n_samples: int) -> IntArray:
-    """Sample numbers or a mask, as sample numbers; all samples where None."""
+def checked_rows(rows: ArrayLike | None, n_samples: int, *, once: bool = True) -> IntArray:
+    """Sample numbers or a mask, as sample numbers; all samples where None. `once`: no sample may come twice."""
     if rows is None:
         return np.arange(n_samples)
     given = np.asarray(rows)
@@ -39,11 +39,12 @@ def checked_rows(rows: ArrayLike | None, n_samples: int) -> IntArray:
         )
     if len(np.unique(given)) < len(given):
         mask = given.shape == (n_samples,) and np.isin(given, (0, 1)).all()
-        raise ValueError(
-            "rows holds only 0 and 1, as a mask would: give booleans, rows.astype(bool), to choose by a mask."
-            if mask
-            else "rows names a sample twice: give each sample number once."
-        )
+        if mask:
+            raise ValueError(
+                "rows holds only 0 and 1, as a mask would: give booleans, rows.astype(bool), to choose by a mask."
+            )
+        if once:
+            raise ValueError("rows names a sample twice: give each sample number once.")
     if given.size and (given.min() < 0 or given.max() >= n_samples):
         raise ValueError(
             f"rows go from {given.min()} to {given.max()}, but there are {n_samples} samples: 0 to {n_samples - 1}."

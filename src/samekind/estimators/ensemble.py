@@ -263,7 +263,7 @@ class EnsembleMetric(MetricLearner):
         """The fitted attributes."""
         step1, joint = learning.step1, learned.joined
         self.basis_ = learned.metric.basis
-        self.step1_metric_ = learning.metric(replace(learned.metric.basis, weigh=1.0), None, "none")
+        self.step1_metric_ = learning.step1_metric()
         self.trials_ = learning.trials
         self.history_ = [*learning.resources.listeners.history, *(trial.record() for trial in learning.trials)]
         self.certificate_ = None if joint is None else joint.result.certificate
@@ -354,7 +354,7 @@ class _Learning:
         """Where nothing can be left out."""
         groups, weigh = self._groups()[0], self._weighs()[0]
         target = "identity" if self.joint.target == "auto" else self.joint.target
-        return Candidate(groups, weigh, target, None, self._rank(target))
+        return Candidate(groups, weigh, target, n_components=self._rank(target))
 
     def _groups(self) -> list[str]:
         given = self.estimator.normalise_groups
@@ -415,12 +415,17 @@ class _Learning:
             self._step1 = Selected(given, [numbers[name] for name in given.groups if name in numbers], {}, {}, 0.0)
         if self._step1.basis is None:
             warn_of_zero()
-            columns = np.arange(1)
-            empty = Basis.plain(columns, self.data.n_features, mean=np.zeros(1))
-            return _Learned(Metric(empty, np.zeros((1, 1))), None)
+            return _Learned(self.step1_metric(), None)
         if self.resources.listeners.stopped:
-            candidate = replace(candidate, target="none")
+            candidate = Candidate("none", 1.0, "none", n_components=candidate.n_components)
         return self.continued(self._step1.basis, self.data, candidate, self.resources)
+
+    def step1_metric(self) -> Metric:
+        """What step 1 alone gives: zero where it chose nothing."""
+        if self.step1.basis is None:
+            empty = Basis.plain(np.arange(1), self.data.n_features, mean=np.zeros(1))
+            return self.metric(empty, np.zeros((1, 1)), "none")
+        return self.metric(replace(self.step1.basis, normalise="none", weigh=1.0), None, "none")
 
     def continued(
         self, basis: Basis, data: TrainingData, candidate: Candidate, resources: Resources, start: Any = None

@@ -139,6 +139,7 @@ class Basis:
 
     def only(self, chosen: Sequence[int]) -> Basis:
         """The same with some of its groups, by their places, in this order."""
+        self._check_has_groups()
         rows, owners, eigenvalues = self._rows, self._owners, self._eigenvalues
         place = np.full(len(self.groups), -1)
         place[list(chosen)] = np.arange(len(chosen))
@@ -159,6 +160,7 @@ class Basis:
 
     def scaled(self, X: Any, rows: ArrayLike | None = None) -> Basis:
         """The same with U_k divided by the root mean square length of U_k^T x over some samples: groups count alike."""
+        self._check_has_groups()
         squares, n = np.zeros(self.n_codes), 0
         plain = replace(self, normalise="none", weigh=0.0)
         for part in plain.read(X, rows):
@@ -245,17 +247,23 @@ class Basis:
             raise ValueError(f"Features with normalise_groups={self.normalise!r} are not linear in the columns.")
         if self.values is None:
             return np.eye(self.n_columns) if components is None else components
-        weighed = self._matrix.multiply(self.weights[:, np.newaxis])
+        weighed = self._matrix.multiply(self.weights[:, np.newaxis].astype(self.values.dtype))
         dense: Floats = weighed.toarray() if components is None else np.asarray(components @ weighed)
         return dense
 
     def _read_store(self, store: Any, rows: Ints) -> Iterator[Floats]:
         ends = np.cumsum(store.group_sizes)
+        if ends[-1] != self.n_features:
+            raise ValueError(f"This store has {ends[-1]} features, but this metric takes {self.n_features}.")
         chosen = np.unique(np.searchsorted(ends, self.columns, side="right"))
         inside = np.concatenate([np.arange(ends[k] - store.group_sizes[k], ends[k]) for k in chosen])
         read = np.searchsorted(inside, self.columns)
         for start in range(0, len(rows), ROWS_AT_ONCE):
             yield store.panel(chosen.tolist(), rows[start : start + ROWS_AT_ONCE])[:, read]
+
+    def _check_has_groups(self) -> None:
+        if self.values is None:
+            raise ValueError("Plain columns are of no groups: only a basis of chosen groups can be cut or scaled.")
 
     def _check_blocks(self) -> None:
         if self.normalise != "none" and self.mean is None:

@@ -169,9 +169,10 @@ class Metric:
         """
         for name, value in (("normalise_groups", self.basis.normalise), ("normalise", self.normalise)):
             if value != "none":
+                before = ', or with_normalise("none") for the matrix before normalisation' * (name == "normalise")
                 raise ValueError(
                     f"A metric with {name}={value!r} has no Mahalanobis matrix: its distances depend on more than "
-                    "differences. Use pair_distance."
+                    f"differences. Use pair_distance{before}."
                 )
         over = self.basis.over_columns(self.components)
         full = np.zeros((self.n_features, self.n_features), dtype=over.dtype)
