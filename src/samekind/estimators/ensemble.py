@@ -15,7 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from samekind.estimators.base import MetricLearner
 from samekind.estimators.block import SparseBlockMetric
-from samekind.estimators.data import TrainingData
+from samekind.estimators.data import TrainingData, is_store
 from samekind.estimators.joint import JointMetric
 from samekind.estimators.progress import Listeners
 from samekind.estimators.resume import snapshots_for
@@ -45,9 +45,9 @@ from samekind.threads import single_threaded_blas
 
 GROUPS = ("none", "scale", "root", "unit")
 SHORT_CODE = 150  # numbers, as in the paper
-PRINCIPAL = 600  # directions that step 2 learns on at the most
+PRINCIPAL = {"zero": 600, "identity": 300}  # directions that step 2 learns on at the most, by its ridge's target
 MANY_SAMPLES = 2_000  # from so many on, fewer ridges are tried
-FOLD_TOL, FOLD_ITERATIONS = 1e-2, 100  # of step 2 on a fold: enough to choose by
+FOLD_TOL, FOLD_ITERATIONS = 1e-2, 100  # of both steps, of step 2 on a fold: enough to choose by
 
 
 class EnsembleMetric(MetricLearner):
@@ -70,20 +70,21 @@ class EnsembleMetric(MetricLearner):
     joint : JointMetric or None
         Step 2: its settings (`joint__ridge` and so on). With `target="auto"` and `ridge="auto"` they are chosen on
         classes left out: how strongly step 2 is held to step 1's metric (`"identity"`), a free joint metric of low rank
-        (`"zero"`), or step 1 alone.
+        (`"zero"`), or step 1 alone; without classes left out, step 1 alone.
     normalise_groups : "auto", "none", "scale", "root" or "unit"
-        What becomes of the features of each group between the steps: as they are; divided by their root mean square
-        length over the training samples, so that groups count alike; or divided by (the square root of) their length in
+        What becomes of the features of each group between the steps: as they are; divided by the square root of their
+        root mean square length over the training samples; or divided by (the square root of) their length in
         each sample, so that no group counts for too much where a sample is odd. With "root" and "unit" the metric has
-        no `components_` over the features. "auto": chosen on classes left out, or "scale".
+        no `components_` over the features. "auto": chosen on classes left out, or "scale" ("unit" for pictures).
     weigh : "auto" or float
         Power of step 1's standard deviations, Lambda^(1/2), that features are multiplied by between the steps. 0: the
         paper's U^T x; 1: step 1's own codes. "auto": chosen on classes left out, or 0.5.
     principal : "auto", int or None
-        Step 2 learns on so many principal directions of the features. "auto": 600. None: on all features.
+        Step 2 learns on so many principal directions of the features. "auto": 600, or 300 around step 1's metric, which
+        stays as it is in all other directions. None: on all features.
     normalise : "auto", "none", "root" or "unit"
         What becomes of the codes, measured from the mean of the samples to learn from; see `Metric`. "auto": chosen on
-        classes left out, or "none".
+        classes left out, or "none" ("root" for pictures).
     mirror : "none", "mean" or "distances"
         How the mirror image of a picture counts where a store of pictures is learned from; see `Metric`. Step 1 then
         chooses among the regions whose mirror image is in the store too.
@@ -329,26 +330,41 @@ class _Learning:
         """What is to be learned on all classes, and the codes of classes left out that calibrate it."""
         folds = class_folds(self.data.y, self.estimator.cv, self.resources.seed)
         if not folds or self.resources.listeners.stopped:
-            return Trial(self._by_rule(), self._normalisations()[0], np.nan, np.nan), None
+            return Trial(self._by_rule(), self._normalisations()[0], np.nan, np.zeros(0)), None
         parts = [_Fold(self, number, *fold) for number, fold in enumerate(folds, 1)]
         parts = self.folds = [part for part in parts if part.basis is not None]
         if not parts or self.resources.listeners.stopped:
-            return Trial(self._by_rule(), self._normalisations()[0], np.nan, np.nan), None
+            return Trial(self._by_rule(), self._normalisations()[0], np.nan, np.zeros(0)), None
         self.plain = [part.plain() for part in parts]
         tried: list[LeftOut] = []
         firsts = [Candidate(by, weigh, "none", n_components=self._rank()) for by in self._groups() for weigh in self._weighs()]
         for candidate in firsts:
-            tried.append(LeftOut(candidate, [part.codes(candidate) for part in parts]))
+            tried.append(self._judged(candidate))
         bases = [trial for each in tried for trial in each.trials(self._normalisations())]
         base = best_of(bases).candidate
         self.trials = bases if self._may_skip_step2() else []
         for candidate in self._of_step2(base):
             if self.resources.listeners.stopped:
                 break
-            tried.append(LeftOut(candidate, [part.codes(candidate) for part in parts]))
+            tried.append(self._judged(candidate))
             self.trials += tried[-1].trials(self._normalisations())
         best = best_of(self.trials)
+        if self.joint.n_components == "auto" and best.candidate.n_components is None:
+            best = self._shorter(best, tried)
         return best, next(each for each in tried if each.candidate == best.candidate)
+
+    def _shorter(self, best: Trial, tried: list[LeftOut]) -> Trial:
+        """The same candidate with short codes, unless these are clearly worse."""
+        tried.append(self._judged(replace(best.candidate, n_components=SHORT_CODE)))
+        (short,) = tried[-1].trials([best.normalise])
+        self.trials.append(short)
+        return best_of([short, best])
+
+    def _judged(self, candidate: Candidate) -> LeftOut:
+        made = LeftOut(candidate)
+        for fold in self.folds:
+            fold.judge(candidate, made)
+        return made
 
     def _by_rule(self) -> Candidate:
         """Where nothing can be left out."""
@@ -357,18 +373,21 @@ class _Learning:
         return Candidate(groups, weigh, target, n_components=self._rank(target))
 
     def _groups(self) -> list[str]:
-        given = self.estimator.normalise_groups
-        return ["scale", "unit", "none"] if given == "auto" else [given]
+        """What seems best before anything is tried comes first: regions of pictures may be covered."""
+        given, pictures = self.estimator.normalise_groups, is_store(self.data.X)
+        return [given] if given != "auto" else ["unit", "scale", "none"] if pictures else ["scale", "none", "unit"]
 
     def _weighs(self) -> list[float]:
         given = self.estimator.weigh
-        return [0.5, 0.0, 1.0] if given == "auto" else [float(given)]
+        return [0.5, 1.0, 0.0] if given == "auto" else [float(given)]
 
     def _normalisations(self) -> list[Normalise]:
-        given = self.estimator.normalise
+        given, pictures = self.estimator.normalise, is_store(self.data.X)
         if given != "auto":
             return [given]
-        return ["none"] if self.estimator.mirror == "distances" else ["none", "root", "unit"]
+        if self.estimator.mirror == "distances":
+            return ["none"]
+        return ["root", "unit", "none"] if pictures else ["none", "root", "unit"]
 
     def _rank(self, target: str = "none") -> int | None:
         """How long codes may be."""
@@ -387,8 +406,7 @@ class _Learning:
         made: list[Candidate] = []
         if target in ("auto", "identity"):
             path = (PATH[1::2] if many else PATH) if given == "auto" else (given,)
-            for rank in dict.fromkeys([SHORT_CODE, None] if self.joint.n_components == "auto" else [self._rank()]):
-                made += [replace(base, target="identity", ridge=ridge, n_components=rank) for ridge in path]
+            made += [replace(base, target="identity", ridge=ridge, n_components=self._rank()) for ridge in path]
         if target in ("auto", "zero"):
             ridges = [(None, 8.0), (None, 1.0)] if given == "auto" else [(given, 1.0)]
             weigh = 0.5 if self.estimator.weigh == "auto" else base.weigh
@@ -440,7 +458,7 @@ class _Learning:
         relation = Relation.from_labels(y)
         if candidate.target == "none":
             return _Learned(self.metric(basis, self._short(basis, data, rows, candidate), "none"), None)
-        dims = min(self._principal() or basis.n_codes, basis.n_codes)
+        dims = min(self._principal(candidate.target) or basis.n_codes, basis.n_codes)
         by_rule = candidate.times * ridge_from("auto", dims, candidate.target == "identity")
         step.set_params(
             target=candidate.target,
@@ -454,7 +472,7 @@ class _Learning:
             step,
             resources,
             name="step2" if not resources.part else f"step2-{candidate}",
-            principal=self._principal(),
+            principal=self._principal(candidate.target),
             weights=basis.weights,
             start=start,
         )
@@ -470,9 +488,9 @@ class _Learning:
             return None
         return shortened(None, centred(basis.transform(data.X, rows)), basis.weights, n)
 
-    def _principal(self) -> int | None:
+    def _principal(self, target: str) -> int | None:
         given = self.estimator.principal
-        return PRINCIPAL if given == "auto" else given
+        return PRINCIPAL[target] if given == "auto" else given
 
     def _ridge1(self) -> float:
         return 0.0 if self._step1 is None else self._step1.ridge
@@ -486,15 +504,13 @@ class _Learning:
     def calibrating(self, left_out: LeftOut, normalise: Normalise, final: Metric) -> list[tuple[Array, NDArray[Any]]]:
         """Codes of the classes left out in each fold, in the scale of the final metric, normalised.
 
-        The metric of a fold has a scale of its own: codes are brought to the root mean square length that the same
-        samples have under the final one.
+        The metric of a fold has a scale of its own: codes are brought to where the samples that each metric has learned
+        from have the same root mean square length.
         """
         parts = []
-        plain = replace(final, normalise="none", threshold=None)
-        for fold, (codes, labels) in zip(self.folds, left_out.parts, strict=True):
-            there = codes_in_use(plain, self.data.X, fold.held)
-            times = float(np.sqrt(np.mean(there**2) * there.shape[1] / (np.mean(codes**2) * codes.shape[1])))
-            parts.append((normalised(codes * codes.dtype.type(times), normalise), labels))
+        length = root_mean_square(codes_in_use(replace(final, normalise="none"), self.data.X, self.data.rows))
+        for (codes, labels), own in zip(left_out.parts, left_out.lengths, strict=True):
+            parts.append((normalised(codes * codes.dtype.type(length / own), normalise), labels))
         return parts
 
     @property
@@ -527,26 +543,32 @@ class _Fold:
         if not learning.resources.listeners.stopped:
             given = learning.estimator._given_basis()
             step = learning.estimator._selection
+            step.set_params(tol=max(step.tol, FOLD_TOL))
             self.basis = given or selected(self.data, step, learning.families, self.resources).basis
 
-    def codes(self, candidate: Candidate) -> tuple[Array, NDArray[Any]]:
-        """Of the samples left out, as they would be used, not normalised."""
+    def judge(self, candidate: Candidate, left_out: LeftOut) -> None:
+        """Codes of the samples left out, as they would be used, not normalised."""
         assert self.basis is not None
         path = replace(candidate, ridge=None, times=1.0, n_components=None)
         key = (path, candidate.n_components if candidate.target == "zero" else None)
         learned = self.learning.continued(self.basis, self.data, candidate, self.resources, self.start.get(key))
         if learned.joined is not None:
             self.start[key] = learned.joined.state
-        metric = learned.metric
-        mirror = self.learning.estimator.mirror
-        return codes_in_use(metric.with_mirror(mirror), self.data.X, self.held), self.labels
+        codes, own = (codes_in_use(learned.metric, self.data.X, rows) for rows in (self.held, self.data.rows))
+        left_out.parts.append((codes, self.labels))
+        left_out.lengths.append(root_mean_square(own))
 
     def plain(self) -> tuple[float, float]:
         return plain_score(self.data.X, self.held, self.labels, self.resources.memory_budget)
 
 
+def root_mean_square(codes: Array) -> float:
+    """Of the lengths of codes; 1 where all are zero."""
+    return float(np.sqrt(np.mean(np.sum(codes.astype(np.float64) ** 2, axis=1)))) or 1.0
+
+
 def between(basis: Basis, X: Any, rows: IntArray, candidate: Candidate) -> Basis:
     """What step 2 learns on: groups normalised and features weighed as a candidate says."""
     if candidate.normalise_groups == "scale":
-        return replace(basis.scaled(X, rows), normalise="none", weigh=candidate.weigh)
+        return replace(basis, normalise="none", weigh=candidate.weigh).scaled(X, rows)
     return replace(basis, normalise=candidate.normalise_groups, weigh=candidate.weigh)

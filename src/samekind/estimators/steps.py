@@ -46,6 +46,7 @@ from samekind.solvers.jointstate import JointState
 from samekind.solvers.selection import SelectionResult, SelectionState, select_groups
 from samekind.store import FeatureStore, centred, panels_of
 
+FEW_SAMPLES = 1_000  # whose pairs are done sooner by one thread than handed to several
 SCALE_ROWS = 2048  # whose pairs fit the scale of a metric
 SCALINGS = 40  # halvings and doublings tried at the most
 
@@ -117,7 +118,8 @@ class LossSettings:
         """The loss over all pairs; target neighbours, where asked for, in the space of `panels` (class order)."""
         if self.n_neighbors is not None:
             relation = relation.with_neighbors(panels, self.n_neighbors, resources.memory_budget)
-        return Objective.over(self.loss, relation, resources.executor, resources.memory_budget, dtype)
+        executor = resources.executor if relation.n_samples > FEW_SAMPLES else Executor(1)
+        return Objective.over(self.loss, relation, executor, resources.memory_budget, dtype)
 
 
 @dataclass(frozen=True)

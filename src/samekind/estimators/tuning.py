@@ -10,16 +10,16 @@ of ridges, each solution starting the next. What was tried, and how it did, is r
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from samekind.evaluation import mean_average_precision, verify_codes
+from samekind.evaluation import verify_codes
+from samekind.evaluation.query_figures import query_figures
 from samekind.kernels.lengths import Normalise, normalised
 from samekind.kernels.types import Array, IntArray
-from samekind.model.metric import Metric
 
 Target = Literal["zero", "identity", "none"]
 
@@ -60,7 +60,12 @@ class Trial:
     candidate: Candidate
     normalise: Normalise
     auc: float  # of pairs, mean over folds
-    mean_average_precision: float
+    precisions: NDArray[np.float64]  # average precision of each class left out, mean over its queries
+
+    @property
+    def mean_average_precision(self) -> float:
+        """Mean over classes."""
+        return float(np.mean(self.precisions))
 
     @property
     def score(self) -> float:
@@ -85,6 +90,7 @@ class LeftOut:
 
     candidate: Candidate
     parts: list[tuple[Array, NDArray[Any]]] = field(default_factory=list)
+    lengths: list[float] = field(default_factory=list)  # root mean square, of the samples that were learned from
 
     def trials(self, normalisations: Sequence[Normalise]) -> list[Trial]:
         return [self._judged(normalise) for normalise in normalisations]
@@ -94,14 +100,27 @@ class LeftOut:
         for codes, labels in self.parts:
             made = normalised(codes, normalise)
             aucs.append(verify_codes(made, labels).auc)
-            precisions.append(mean_average_precision(made, labels))
-        return Trial(self.candidate, normalise, float(np.mean(aucs)), float(np.mean(precisions)))
+            figures = query_figures(made, labels, n_neighbors=1)
+            known = ~np.isnan(figures.average_precision)
+            _, classes = np.unique(figures.classes[known], return_inverse=True)
+            precisions.append(np.bincount(classes, figures.average_precision[known]) / np.bincount(classes))
+        return Trial(self.candidate, normalise, float(np.mean(aucs)), np.concatenate(precisions))
 
 
 def best_of(trials: Sequence[Trial]) -> Trial:
-    """The first whose score is within `NEGLIGIBLE` of the best: candidates come simplest first."""
-    best = max(trial.score for trial in trials)
-    return next(trial for trial in trials if trial.score >= best - NEGLIGIBLE)
+    """The first trial that is not clearly worse than the best one: candidates come simplest first.
+
+    Clearly is by more than a standard error of the difference over classes (the one-standard-error rule of Breiman et
+    al., 1984, for paired differences), and by more than `NEGLIGIBLE`.
+    """
+    best = max(trials, key=lambda trial: trial.score)
+    return next(trial for trial in trials if best.score - trial.score <= _margin(best, trial))
+
+
+def _margin(best: Trial, other: Trial) -> float:
+    differences = (best.precisions - other.precisions) / 2  # as they count in the score
+    error = float(np.std(differences, ddof=1) / len(differences) ** 0.5) if len(differences) > 1 else 0.0
+    return max(NEGLIGIBLE, error)
 
 
 def class_folds(y: NDArray[Any], cv: Any, seed: int) -> list[tuple[IntArray, IntArray]]:
@@ -110,7 +129,7 @@ def class_folds(y: NDArray[Any], cv: Any, seed: int) -> list[tuple[IntArray, Int
     "auto": three folds, two where classes are few, one of a fifth of the classes where samples are many. An int: so
     many folds. A share: one fold of this share of the classes.
     """
-    from samekind.evaluation.model_selection import ClassKFold
+    from samekind.evaluation import ClassKFold
 
     _, sizes = np.unique(y, return_counts=True)
     several = int((sizes > 1).sum())
@@ -132,8 +151,3 @@ def judged_rows(held: IntArray, y: NDArray[Any], seed: int) -> IntArray:
     counts = np.array([int((y[held] == each).sum()) for each in classes])
     kept = classes[: int(np.searchsorted(np.cumsum(counts), JUDGED))]
     return held[np.isin(y[held], kept)]
-
-
-def with_normalise(metric: Metric, normalise: Normalise) -> Metric:
-    """The same metric, its codes normalised."""
-    return metric if metric.normalise == normalise else replace(metric, normalise=normalise, threshold=None)

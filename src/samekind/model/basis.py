@@ -159,16 +159,20 @@ class Basis:
         )
 
     def scaled(self, X: Any, rows: ArrayLike | None = None) -> Basis:
-        """The same with U_k divided by the root mean square length of U_k^T x over some samples: groups count alike."""
+        """The same with U_k divided by sqrt(l_k), l_k the root mean square length of group k's features over samples.
+
+        The features are those that are weighed but not normalised. Half-way between groups that count by their lengths
+        and groups that all count alike.
+        """
         self._check_has_groups()
         squares, n = np.zeros(self.n_codes), 0
-        plain = replace(self, normalise="none", weigh=0.0)
+        plain = replace(self, normalise="none")
         for part in plain.read(X, rows):
             squares += (plain(part).astype(np.float64) ** 2).sum(axis=0)
             n += len(part)
         lengths = np.sqrt(np.bincount(self._rows, squares / max(n, 1), minlength=len(self.groups)))
         lengths[lengths == 0] = 1
-        each = np.repeat(lengths[self._rows], self._row_sizes)
+        each = np.repeat(np.sqrt(lengths[self._rows]), self._row_sizes)
         return replace(self, values=self._values / each.astype(self._values.dtype))
 
     @property
