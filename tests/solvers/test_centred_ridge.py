@@ -34,6 +34,10 @@ def problem_of(loss, centre=0.7, ridge=RIDGE, trace_bound=np.inf, sizes=SIZES, w
     return JointProblem(case.objective, case.Z, ridge, trace_bound, centre)
 
 
+def preconditioner_of(problem):
+    return Preconditioner.of(problem.Z, problem.objective.relation.class_sizes, problem.ridge)
+
+
 def test_the_value_is_the_oracles_with_a_shifted_penalty(loss, centre):
     case = cases.case(loss)
     A = cases.random_psd(6)
@@ -111,7 +115,7 @@ def test_a_large_ridge_gives_the_centre(loss, solver):
 
 
 def test_the_convex_solver_starts_at_the_centre(loss):
-    way = Convex(None, 1e-3, Preconditioner.of(problem_of(loss).Z, RIDGE))
+    way = Convex(None, 1e-3, preconditioner_of(problem_of(loss)))
     np.testing.assert_array_equal(way.first(problem_of(loss, 0.0), 0), np.zeros((WIDTH, WIDTH)))
     np.testing.assert_array_equal(way.first(problem_of(loss), 0), 0.7 * np.eye(WIDTH))
     assert np.trace(way.first(problem_of(loss, trace_bound=1.0), 0)) == pytest.approx(1.0)
@@ -122,7 +126,7 @@ def test_the_convex_solver_starts_at_the_centre(loss):
 def test_the_factored_solver_starts_where_f_is_lower(loss, n_components, ridge):
     problem = problem_of(loss, ridge=ridge)
     coordinates = Coordinates.of(problem.Z, problem.objective.relation.class_sizes, map)
-    way = Factored(n_components, 1e-3, coordinates, Preconditioner.of(problem.Z, ridge))
+    way = Factored(n_components, 1e-3, coordinates, preconditioner_of(problem))
     L, usual = way.first(problem, 0), way.first(replace(problem, centre=0.0), 0)
     _, axes = np.linalg.eigh(problem.Z.T @ problem.Z)
     leading = 0.7**0.5 * axes[:, ::-1][:, : WIDTH if n_components is None else n_components]

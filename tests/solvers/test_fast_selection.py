@@ -286,7 +286,7 @@ def test_two_standard_errors_hold_f_over_all_rows(loss, few_anchors):
         assert result.objective == events[-1].objective
         covered.append(abs(result.objective - own) <= 2 * error)
         lower.append((own - events[-1].details["objective_on_anchors"]) / own)
-    assert sum(covered) >= 6
+    assert sum(covered) >= 7
     assert np.mean(lower) > 0.02  # those learned from see too low an f
 
 

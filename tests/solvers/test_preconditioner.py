@@ -9,13 +9,14 @@ from sklearn.datasets import load_wine
 from samekind.kernels.spectral import project_weighted_trace_ball
 from samekind.solvers.joint import solve_joint
 from samekind.solvers.jointproblem import JointProblem
-from samekind.solvers.preconditioner import CURVATURE, Preconditioned, Preconditioner, principal_deviations
+from samekind.solvers.preconditioner import BETWEEN, CURVATURE, Preconditioned, Preconditioner, principal_deviations
 from samekind.solvers.projected import minimise
 from samekind.solvers.selection import select_groups
 from samekind.store import ArrayStore, FeatureGroups
 from tests import cases, oracle
 
 TOL = 1e-3
+ALONE = np.ones(120, dtype=int)  # classes of one sample: all that there is lies between them
 
 
 @pytest.fixture(params=["convex", "factored"])
@@ -115,18 +116,18 @@ def test_deviations_far_below_the_largest_are_right():
     X, _ = six_classes()
     units = np.geomspace(1e-6, 1e6, 6)
     Z = X - X.mean(axis=0)
-    lengths, axes = principal_deviations(Z * units)
+    lengths, axes = principal_deviations(Z * units, ALONE)
     np.testing.assert_allclose(axes.T @ axes, np.eye(6), atol=1e-12)
     # Units so far apart make nearly each feature an axis, less what it shares with larger ones.
     left = Z[:, ::-1].copy()
     R = np.linalg.qr(left)[1]
-    np.testing.assert_allclose(lengths, np.abs(np.diag(R)) * units[::-1] / len(Z) ** 0.5, rtol=0.02)
+    np.testing.assert_allclose(lengths, BETWEEN * np.abs(np.diag(R)) * units[::-1] / len(Z) ** 0.5, rtol=0.02)
 
 
 def test_the_curvature_is_one_along_every_axis():
     X, _ = six_classes()
     for ridge in (0.0, 0.3):
-        made = Preconditioner.of(X, ridge)
+        made = Preconditioner.of(X / BETWEEN, ALONE, ridge)
         variances = np.array([np.mean((X @ axis) ** 2) for axis in made.axes.T])
         curvatures = (CURVATURE * (2 * variances) ** 2 + ridge) * made.scales**4
         np.testing.assert_allclose(curvatures, 1, rtol=1e-9)
@@ -134,7 +135,7 @@ def test_the_curvature_is_one_along_every_axis():
 
 def test_metrics_and_gradients_go_both_ways():
     X, _ = six_classes()
-    made, A, G = Preconditioner.of(X, 0.1), cases.random_psd(6), cases.random_symmetric(6)
+    made, A, G = Preconditioner.of(X, ALONE, 0.1), cases.random_psd(6), cases.random_symmetric(6)
     np.testing.assert_allclose(made.metric(made.matrix(A)), A, atol=1e-12)
     np.testing.assert_allclose(made.pushed(made.pulled(G)), G, atol=1e-12)
     assert np.vdot(made.pulled(G), made.matrix(A)) == pytest.approx(np.vdot(G, A), rel=1e-10)
@@ -144,7 +145,7 @@ def test_metrics_and_gradients_go_both_ways():
 @pytest.mark.parametrize("trace_bound", [np.inf, 1.0])
 def test_coordinates_change_the_way_and_not_the_end(trace_bound):
     problem = problem_of(*six_classes(), 0.1, trace_bound)
-    by = Preconditioner.of(problem.Z, 0.1)
+    by = Preconditioner.of(problem.Z, problem.objective.relation.class_sizes, 0.1)
     plain = minimise(problem, np.zeros((6, 6)), tol=1e-8, max_iter=1000)
     other = minimise(Preconditioned(problem, by), np.zeros((6, 6)), tol=1e-8, max_iter=1000)
     assert plain.converged

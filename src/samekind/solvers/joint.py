@@ -130,11 +130,11 @@ def _out_of_span(result: JointResult, V: Matrix, problem: JointProblem, n_compon
 
 
 def _way(problem: JointProblem, solver: Solver, n_components: int | None, tol: float) -> Way:
-    preconditioner = Preconditioner.of(problem.Z, problem.ridge)
+    objective, sizes = problem.objective, problem.objective.relation.class_sizes
+    preconditioner = Preconditioner.of(problem.Z, sizes, problem.ridge)
     if solver == "convex":
         return Convex(n_components, tol, preconditioner)
-    objective = problem.objective
-    coordinates = Coordinates.of(problem.Z, objective.relation.class_sizes, objective.executor.map, preconditioner)
+    coordinates = Coordinates.of(problem.Z, sizes, objective.executor.map, preconditioner)
     return Factored(n_components, tol, coordinates, preconditioner)
 
 

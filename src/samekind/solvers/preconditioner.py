@@ -1,7 +1,7 @@
-"""Coordinates in which the scale of features does no harm: `A = W M W^T`, W from the scatter of the samples.
+"""Coordinates in which the scale of features does no harm: `A = W M W^T`, W from the scatter within classes.
 
-Along a principal axis of variance s, f curves in A by about `c (2 s)^2 + ridge`; W makes that 1. The positive
-semi-definite cone stays what it is under a congruence, and the trace bound becomes one on `<W^T W, M>`.
+Along a principal axis of variance s within classes, f curves in A by about `c (2 s)^2 + ridge`; W makes that 1. The
+positive semi-definite cone stays what it is under a congruence, and the trace bound becomes one on `<W^T W, M>`.
 """
 
 from collections.abc import Iterator
@@ -20,10 +20,11 @@ from samekind.kernels.spectral import (
     principal_axes,
     project_weighted_trace_ball,
 )
-from samekind.kernels.types import Array
+from samekind.kernels.types import Array, IntArray
 from samekind.solvers.projected import ProjectedProblem
 
-CURVATURE = 1e-3  # c: of either loss by a squared distance, on average: most pairs are decided, and curve little
+CURVATURE = 0.1  # c: of either loss by a squared distance, where a pair is undecided
+BETWEEN = 0.3  # how much of the deviations of class means counts: undecided pairs are as near as those of a class
 ROWS_AT_ONCE = 4096
 
 
@@ -40,12 +41,12 @@ class Preconditioner:
 
     axes: Matrix  # (D, D), orthonormal columns
     scales: NDArray[np.float64]  # (D,)
-    deviations: NDArray[np.float64]  # (D,) of the samples along the axes
+    deviations: NDArray[np.float64]  # (D,) of the samples along the axes, class means counted by BETWEEN
 
     @classmethod
-    def of(cls, Z: Array, ridge: float) -> "Preconditioner":
-        """From samples (N, D), centred."""
-        deviations, axes = principal_deviations(Z)
+    def of(cls, Z: Array, class_sizes: IntArray, ridge: float) -> "Preconditioner":
+        """From samples (N, D) in class order, centred."""
+        deviations, axes = principal_deviations(Z, class_sizes)
         largest = float(deviations.max(initial=0)) or 1.0
         floor = largest * len(axes) * np.finfo(np.float64).eps
         relative = np.maximum(deviations, floor) / largest
@@ -59,7 +60,7 @@ class Preconditioner:
 
     @property
     def scatter(self) -> Matrix:
-        """`Z^T Z / N`"""
+        """Within classes, and BETWEEN^2 of that of their means."""
         return (self.axes * self.deviations**2) @ self.axes.T
 
     @property
@@ -125,14 +126,15 @@ class Preconditioned:
         return estimated_gap(M, G)
 
 
-def principal_deviations(Z: Array) -> tuple[NDArray[np.float64], Matrix]:
+def principal_deviations(Z: Array, class_sizes: IntArray) -> tuple[NDArray[np.float64], Matrix]:
     """Standard deviations along the principal axes of centred samples, falling, and the axes (columns).
 
-    By way of the correlations of features: then deviations far below the largest are right too.
+    Class means count by `BETWEEN`. By way of the correlations of features: then deviations far below the largest are
+    right too.
     """
     squares, correlations = np.zeros(Z.shape[1]), np.zeros((Z.shape[1], Z.shape[1]))
     with np.errstate(over="ignore", invalid="ignore"):
-        for part in _parts(Z):
+        for part in _parts(Z, class_sizes):
             squares += (part**2).sum(axis=0)
     deviations = np.sqrt(squares / len(Z))
     if not np.isfinite(deviations).all():
@@ -140,7 +142,7 @@ def principal_deviations(Z: Array) -> tuple[NDArray[np.float64], Matrix]:
             "The variances of the features are not finite: they are too large for their precision. Scale them down."
         )
     units = np.where(deviations > 0, deviations, 1.0)
-    for part in _parts(Z):
+    for part in _parts(Z, class_sizes):
         part /= units
         correlations += part.T @ part
     shares, vectors = eigh(correlations / len(Z))
@@ -149,10 +151,14 @@ def principal_deviations(Z: Array) -> tuple[NDArray[np.float64], Matrix]:
     return lengths, np.ascontiguousarray(axes.T)
 
 
-def _parts(Z: Array) -> Iterator[Matrix]:
-    """Some rows at a time, in double precision."""
+def _parts(Z: Array, class_sizes: IntArray) -> Iterator[Matrix]:
+    """Some samples at a time, in double precision, less a part of their class mean."""
+    firsts = np.cumsum(class_sizes) - class_sizes
+    means = np.add.reduceat(Z, firsts, axis=0, dtype=np.float64) / class_sizes[:, np.newaxis]
+    codes = np.repeat(np.arange(len(class_sizes)), class_sizes)
     for start in range(0, len(Z), ROWS_AT_ONCE):
-        yield Z[start : start + ROWS_AT_ONCE].astype(np.float64)
+        rows = slice(start, start + ROWS_AT_ONCE)
+        yield Z[rows].astype(np.float64) - (1 - BETWEEN) * means[codes[rows]]
 
 
 def _symmetric(A: Matrix) -> Matrix:

@@ -299,7 +299,7 @@ class _Selection:
             self.present,
             self.metric.norm(),
             block,
-            Preconditioner.of(Z, self.ridge),
+            Preconditioner.of(Z, self.objective.relation.class_sizes, self.ridge),
             self.metric.mean_distance(),
         )
 
