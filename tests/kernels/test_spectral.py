@@ -86,11 +86,11 @@ def test_a_bound_of_zero_leaves_nothing():
 @given(matrices)
 def test_leading_factor_gives_the_matrix_back(M):
     A = M @ M.T
-    L = spectral.leading_factor(A)
+    L = spectral.leading_factor(A, share=0.0)
     lengths = np.linalg.norm(L, axis=0)
     np.testing.assert_allclose(L @ L.T, A, atol=1e-12 * (np.abs(A).max() + 1e-300))
     assert (np.diff(lengths) <= 1e-9 * lengths.max(initial=0)).all()
-    assert L.shape[1] == spectral.rank_of(A)
+    assert spectral.leading_factor(A).shape[1] == spectral.rank_of(A) <= L.shape[1]
 
 
 def test_leading_factor_keeps_the_largest_eigenvalues():
@@ -106,8 +106,20 @@ def test_leading_factor_and_rank_do_not_count_rounding():
     assert spectral.leading_factor(A).shape == (6, 2)
     assert spectral.rank_of(A) == 2
     assert spectral.rank_of(np.zeros((3, 3))) == 0
-    assert spectral.rank_of(np.diag([1.0, 1e-9, 1e-12])) == 3
-    assert spectral.rank_of(np.diag([1.0, 1e-9, 1e-17])) == 2
+
+
+def test_one_share_of_the_largest_eigenvalue_tells_rank_from_rounding():
+    A = np.diag([1.0, 1.1e-6, 0.9e-6])
+    assert spectral.rank_of(A) == spectral.leading_factor(A).shape[1] == 2
+    assert spectral.principal_axes(np.sqrt(A)).shape[1] == 2
+    assert spectral.leading_factor(A, share=0.0).shape[1] == 3
+
+
+def test_a_feature_in_large_units_is_rank_by_its_part_of_the_distances():
+    A, scatter = np.diag([1.0, 1e-8, 1e-8]), np.diag([1.0, 1e8, 1.0])
+    assert spectral.rank_of(A) == 1
+    assert spectral.rank_of(A, scatter) == 2
+    np.testing.assert_allclose(np.abs(spectral.leading_factor(A, scatter=scatter).T), np.eye(3)[:2] * [1, 1e-4, 0])
 
 
 def test_fixed_signs_make_the_largest_entry_of_a_column_positive():

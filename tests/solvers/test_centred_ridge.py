@@ -9,6 +9,7 @@ from samekind.solvers.certificate import certify
 from samekind.solvers.coordinates import Coordinates
 from samekind.solvers.joint import solve_joint
 from samekind.solvers.jointproblem import JointProblem
+from samekind.solvers.preconditioner import Preconditioner
 from samekind.solvers.tilts import Looks, Sight, TiltedProblem
 from samekind.solvers.ways import Convex, Factored
 from tests import cases, oracle
@@ -110,7 +111,7 @@ def test_a_large_ridge_gives_the_centre(loss, solver):
 
 
 def test_the_convex_solver_starts_at_the_centre(loss):
-    way = Convex(None, 1e-3)
+    way = Convex(None, 1e-3, Preconditioner.of(problem_of(loss).Z, RIDGE))
     np.testing.assert_array_equal(way.first(problem_of(loss, 0.0), 0), np.zeros((WIDTH, WIDTH)))
     np.testing.assert_array_equal(way.first(problem_of(loss), 0), 0.7 * np.eye(WIDTH))
     assert np.trace(way.first(problem_of(loss, trace_bound=1.0), 0)) == pytest.approx(1.0)
@@ -120,7 +121,8 @@ def test_the_convex_solver_starts_at_the_centre(loss):
 @pytest.mark.parametrize("ridge", [1e-4, 1e4])
 def test_the_factored_solver_starts_where_f_is_lower(loss, n_components, ridge):
     problem = problem_of(loss, ridge=ridge)
-    way = Factored(n_components, 1e-3, Coordinates.of(problem.Z, problem.objective.relation.class_sizes, map))
+    coordinates = Coordinates.of(problem.Z, problem.objective.relation.class_sizes, map)
+    way = Factored(n_components, 1e-3, coordinates, Preconditioner.of(problem.Z, ridge))
     L, usual = way.first(problem, 0), way.first(replace(problem, centre=0.0), 0)
     _, axes = np.linalg.eigh(problem.Z.T @ problem.Z)
     leading = 0.7**0.5 * axes[:, ::-1][:, : WIDTH if n_components is None else n_components]

@@ -341,7 +341,7 @@ def test_the_seed_draws_the_anchors(loss, solver):
 
 @pytest.mark.parametrize(("anchors", "trace_bound"), [("grow", np.inf), ("grow", 1.5), ("all", 1.5), (60, np.inf)])
 def test_from_any_state_it_ends_with_the_same_bits(loss, solver, anchors, trace_bound, monkeypatch):
-    monkeypatch.setattr(joint, "KEEP_EVERY", 4)
+    monkeypatch.setattr(joint, "KEEP_EVERY", 2)
     options = {"trace_bound": trace_bound, "anchors": anchors, "tol": 3e-3, "max_iter": 40}
     whole, events, states = solve(loss, solver, **options)
     assert len(states) > {"grow": 3, "all": 1, 60: 2}[anchors]

@@ -31,10 +31,10 @@ class Orthant:
     calls: int = 0
 
     def value(self, x):
-        self.calls += 1
         return 1 + float(self.h @ (x - self.p) ** 2) / 2
 
     def value_and_gradient(self, x):
+        self.calls += 1
         return self.value(x), self.h * (x - self.p)
 
     def project(self, x):
@@ -42,6 +42,9 @@ class Orthant:
 
     def lower_bound(self, x, value, gradient):
         return strongly_convex_bound(self, self.strong_convexity, x, value, gradient)
+
+    def estimated_gap(self, x, gradient):
+        return self.value(x) - self.minimum
 
     @property
     def optimum(self):
@@ -73,6 +76,9 @@ class NearestMetric:
 
     def lower_bound(self, A, value, gradient):
         return strongly_convex_bound(self, self.strong_convexity, A, value, gradient)
+
+    def estimated_gap(self, A, gradient):
+        return self.value(A) - self.value(self.project(self.P))
 
 
 @pytest.mark.parametrize("strong_convexity", [0.0, 1.0])
@@ -220,6 +226,23 @@ def test_max_iter_is_kept(max_iter):
     solution = minimise(problem, np.zeros(9), tol=1e-12, max_iter=max_iter)
     assert solution.n_iter == max_iter
     assert not solution.converged
+
+
+def test_a_stall_with_an_open_gap_is_not_convergence():
+    problem = Orthant(np.ones(3), np.ones(3))
+    problem.estimated_gap = lambda x, gradient: np.inf
+    solution = minimise(problem, np.zeros(3), tol=1e-3, max_iter=500)
+    assert solution.value == pytest.approx(problem.minimum)
+    assert solution.n_iter < 500
+    assert not solution.converged
+
+
+def test_a_gap_within_the_rounding_of_f_is_closed():
+    problem = Orthant(np.ones(3), np.ones(3), rounding=1e-6)
+    problem.estimated_gap = lambda x, gradient: 0.9e-6
+    assert minimise(problem, np.zeros(3), tol=0.0, max_iter=500).converged
+    problem.estimated_gap = lambda x, gradient: 1.1e-6
+    assert not minimise(problem, np.zeros(3), tol=0.0, max_iter=500).converged
 
 
 def test_evaluations_are_counted():

@@ -5,6 +5,7 @@ import pytest
 
 from samekind.solvers.coordinates import Coordinates
 from samekind.solvers.jointproblem import JointProblem
+from samekind.solvers.preconditioner import Preconditioner
 from samekind.solvers.ways import Factored
 from tests import cases
 
@@ -19,7 +20,8 @@ def loss(request):
 def started(loss, n_components, trace_bound=np.inf, sizes=(4,) * 10):
     case = cases.case(loss, sizes, WIDTH, block=40)
     problem = JointProblem(case.objective, case.Z, 0.01, trace_bound)
-    way = Factored(n_components, 1e-3, Coordinates.of(case.Z, case.objective.relation.class_sizes, map))
+    coordinates = Coordinates.of(case.Z, case.objective.relation.class_sizes, map)
+    way = Factored(n_components, 1e-3, coordinates, Preconditioner.of(case.Z, 0.01))
     return problem, way.first(problem, seed=0)
 
 

@@ -62,10 +62,17 @@ def store_facts(store: Mapping[str, Any]) -> list[tuple[str, object]]:
     return [*facts, *front_end_facts(store), ("Size on disk", amount(store["bytes"]))]
 
 
-def normalisation_facts(model: Mapping[str, Any]) -> list[tuple[str, object]]:
-    """Of codes, and of groups where these are normalised."""
+MIRRORS = {
+    "none": "do not count",
+    "mean": "count by the mean of both descriptors",
+    "distances": "count by the mean of four distances",
+}
+
+
+def usage_facts(model: Mapping[str, Any]) -> list[tuple[str, object]]:
+    """How codes of a model are made and compared."""
     groups = [("Groups normalised", model["normalise_groups"])] if model["normalise_groups"] != "none" else []
-    return [("Normalisation", model["normalise"]), *groups]
+    return [("Normalisation", model["normalise"]), *groups, ("Mirror images", MIRRORS[model["mirror"]])]
 
 
 def front_end_facts(made: Mapping[str, Any]) -> list[tuple[str, object]]:

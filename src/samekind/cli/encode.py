@@ -12,11 +12,9 @@ import typer
 
 from samekind.cli.described import reasons, remarks
 from samekind.cli.options import (
-    FlipFreeOption,
     JobsOption,
     JsonOption,
     LandmarksOption,
-    MirrorMeanOption,
     OnErrorOption,
     QuietOption,
     SeveralOption,
@@ -32,7 +30,7 @@ from samekind.cli.output import (
     say_json,
     say_list,
 )
-from samekind.cli.pictures import encoder_of, flips, landmarks_for
+from samekind.cli.pictures import encoder_of, landmarks_for
 
 if TYPE_CHECKING:
     from samekind.images.listing import ImageFile
@@ -48,8 +46,6 @@ def encode(
         Path, typer.Argument(metavar="IMAGES", help="A picture, a folder of pictures or of folders, or a CSV of file.")
     ],
     out: Annotated[Path, typer.Option("--out", help="File for the codes, ending in .npy; a .csv comes beside it.")],
-    flip_free: FlipFreeOption = False,
-    mirror_mean: MirrorMeanOption = False,
     landmarks: LandmarksOption = None,
     several: SeveralOption = "error",
     on_error: OnErrorOption = "skip",
@@ -63,12 +59,12 @@ def encode(
     numpy.load, and beside it a CSV (row, file, label) that says which row is which file. Files that cannot be used are
     in neither, and are reported.
 
-    Squared Euclidean distances between codes are the model's. Codes of --flip-free have one number more, and are
-    compared by samekind.evaluation.flip_free_distances; those of --mirror-mean are compared like all others.
+    Squared Euclidean distances between codes are the model's; in Python, Metric.code_distance compares them. Only where
+    the model counts mirror images by the mean of four distances codes have one number more, and are not Euclidean.
 
     Example: samekind encode faces.safetensors holiday/ --out holiday.npy
     """
-    started, mirrors = time.perf_counter(), flips(flip_free, mirror_mean)
+    started = time.perf_counter()
     table = _table_beside(out, images)
     for target in (out, table):
         check_writable(target)
@@ -79,7 +75,7 @@ def encode(
     metric = Metric.load(model)
     files = _labelled(images, list_images(images, labelled=False))
     points = _landmarks(landmarks, images, files)
-    encoder = encoder_of(metric, flip_free=mirrors, landmarks=points, several=several)
+    encoder = encoder_of(metric, landmarks=points, several=several)
     with counting("Encoding pictures", shown=not quiet) as count:
         encoded = encoder.encode_each(
             [(file.path, file.name) for file in files], jobs, on_error=on_error, progress=count
@@ -92,7 +88,7 @@ def encode(
         "table": str(table) if kept else None,
         "images": len(kept),
         "length": encoded.codes.shape[1],
-        "flip_free": mirrors,
+        "mirror": metric.mirror,
         "skipped": {file.name: encoded.skipped[file.name] for file in files if file.name in encoded.skipped},
         "notes": {file.name: encoded.notes[file.name] for file in files if file.name in encoded.notes},
         "seconds": round(time.perf_counter() - started, 3),

@@ -5,14 +5,15 @@ import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
-from samekind.cli.described import normalisation_facts
-from samekind.cli.options import JobsOption, JsonOption, QuietOption, parse_anchors, parse_ridge
+from samekind.cli.described import usage_facts
+from samekind.cli.options import JobsOption, JsonOption, PresetOption, QuietOption, SetOption
 from samekind.cli.output import (
     SECONDS_PER_LINE,
     check_writable,
@@ -25,13 +26,13 @@ from samekind.cli.output import (
 )
 
 if TYPE_CHECKING:
-    from samekind.estimators import EnsembleMetric
-    from samekind.evaluation import VerificationResult
     from samekind.kernels.types import IntArray
+    from samekind.model.metric import Metric
     from samekind.solvers.events import Observer
     from samekind.store import DiskStore
 
 FEWEST_LABELS = 2  # that can be told apart
+MOST_TRIED = 8  # that are printed
 INTERRUPTED = 130  # exit status, as that of every verb
 TITLES = {"selection": "Choosing regions", "joint": "Learning the joint metric"}
 
@@ -39,75 +40,22 @@ TITLES = {"selection": "Choosing regions", "joint": "Learning the joint metric"}
 def fit(
     store: Annotated[Path, typer.Argument(metavar="STORE", help="Folder that `samekind extract` wrote.")],
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="File for the model, such as faces.safetensors.")],
-    loss: Annotated[
-        Literal["pairwise", "triplet"],
-        typer.Option("--loss", help="pairwise: same or not, for verification; triplet: nearest first, for retrieval."),
-    ] = "pairwise",
+    preset: PresetOption = "pictures",
+    changes: SetOption = (),
     max_groups: Annotated[
-        int | None, typer.Option("--max-groups", min=1, help="Regions chosen per family. Default: at most 400.")
+        int | None, typer.Option("--max-groups", min=1, help="Regions chosen per family. Default: the preset's.")
     ] = None,
     components: Annotated[
-        int | None, typer.Option("--components", min=1, help="Length of the code. Default: what the data ask for.")
+        int | None, typer.Option("--components", min=1, help="Length of the code. Default: the preset's.")
     ] = None,
-    ridge: Annotated[str, typer.Option("--ridge", help="Strength of the penalty: auto or a number.")] = "auto",
-    threshold: Annotated[
-        float | None,
-        typer.Option("--threshold", help="Of pairwise: the squared distance between same and different. Default: 14."),
-    ] = None,
-    pair_balance: Annotated[
-        Literal["equal", "samples", "literal"] | None,
-        typer.Option(
-            "--pair-balance",
-            help="Of pairwise: how pairs weigh. equal: those of one label and of two half each; samples: the same, but "
-            "labels with many pictures do not drown the others; literal: each pair alike. Default: equal.",
-        ),
-    ] = None,
-    beta: Annotated[
-        float | None, typer.Option("--beta", help="Of triplet: how sharply a wrong order counts. Default: 1e6.")
-    ] = None,
-    neighbors: Annotated[
-        int | None,
-        typer.Option("--neighbors", min=1, help="Of triplet: nearest of the label that are to be near. Default: all."),
-    ] = None,
-    whiten: Annotated[
-        int | None, typer.Option("--whiten", min=0, help="Dimensions kept per region; 0 for no whitening. Default: 45.")
-    ] = None,
-    normalise: Annotated[
-        Literal["none", "root", "unit"],
-        typer.Option(
-            "--normalise",
-            help="Divide each code by the square root of its length (root), or by its length (unit, so that distances "
-            "are those of the cosine). Without --hold-out the threshold is then chosen on the pictures learned from.",
-        ),
-    ] = "none",
-    normalise_groups: Annotated[
-        Literal["none", "root", "unit"],
-        typer.Option(
-            "--normalise-groups",
-            help="Divide what is read of each region by (the square root of) its length before regions are joined, so "
-            "that none counts for too much where something covers it.",
-        ),
-    ] = "none",
     hold_out: Annotated[
         float | None,
-        typer.Option("--hold-out", help="Share of the labels kept out, to choose the threshold on: 0.2, for example."),
+        typer.Option(
+            "--hold-out",
+            help="Share of the labels that are not learned from, to judge and calibrate the model on: 0.2, for example. "
+            "Default: all are learned from, and the model is calibrated by cross-fitting over labels.",
+        ),
     ] = None,
-    search: Annotated[
-        Literal["auto", "fast", "exact"],
-        typer.Option(
-            "--search",
-            help="How regions are chosen. exact: the paper's algorithm to the letter; fast, for many regions: all are "
-            "looked at in a sketch, and the metric of one is learned on a sample of pairs; auto: fast where it pays.",
-        ),
-    ] = "auto",
-    anchors: Annotated[
-        str,
-        typer.Option(
-            "--anchors",
-            help="Pictures that all others are compared with in the joint step. all; grow: few at first, all in the "
-            "end; a number: no more than these, and the error is estimated; or auto.",
-        ),
-    ] = "auto",
     checkpoint: Annotated[
         Path | None,
         typer.Option(
@@ -124,73 +72,75 @@ def fit(
 ) -> None:
     """Learn from a store when two pictures show the same kind, and write it as a model.
 
-    Chooses, for each family of descriptors, the regions that tell the labels apart, and joins them into a short code:
-    pictures of the same label come close. The model is one file, which `samekind encode` and `samekind verify` use
-    without the store.
+    Chooses, for each family of descriptors, the regions that tell the labels apart, and joins them into a code: pictures
+    of the same label come close. The model is one file, which `samekind verify`, `encode` and `evaluate` use without
+    the store. It knows how pictures are to be compared, and what a distance means: threshold, probability of "same",
+    thresholds at false match rates.
 
-    With --hold-out 0.2 a fifth of the labels (people, say) take no part in the learning: the model's threshold is
-    chosen on pairs of their pictures, and it is reported how well it tells them apart.
+    --preset names a set of settings. pictures: what suits the data, chosen on labels left out; faces: the same, a
+    picture and its mirror image counting as one; paper: the paper's. --set name=value changes any setting, such as
+    --set loss=triplet or --set joint__ridge=1; `--set help=` lists them.
+
+    Without --hold-out all labels are learned from in the end; settings are chosen, and the model is calibrated, on
+    labels that are left out in turn. With --hold-out 0.2 a fifth of the labels take no part in anything but the
+    calibration, and it is reported how well the model tells them apart.
 
     With --checkpoint DIR a fit that was stopped, be it by Ctrl-C or killed, loses one round at most: the same command
     goes on with it. The folder may be deleted when the model is there.
 
-    Example: samekind fit faces.store faces.safetensors --hold-out 0.2
+    Example: samekind fit faces.store faces.safetensors --preset faces
 
-    Example: samekind fit faces.store faces.safetensors --checkpoint faces.fit
+    Example: samekind fit faces.store faces.safetensors --hold-out 0.2 --checkpoint faces.fit
 
-    Example: samekind fit faces.store small.safetensors --max-groups 50 --components 32
+    Example: samekind fit parts.store small.safetensors --max-groups 20 --components 32 --set loss=triplet
     """
     started = time.perf_counter()
-    options = _loss_options(loss, threshold, pair_balance, beta, neighbors) | {
-        "max_groups": max_groups,
-        "n_components": components,
-        "ridge": parse_ridge(ridge),
-        "whiten": "auto" if whiten is None else whiten or None,
-        "normalise": normalise,
-        "normalise_groups": normalise_groups,
-        "search": search,
-        "anchors": parse_anchors(anchors),
-        "checkpoint": checkpoint,
-        "memory_budget": memory,
-        "n_jobs": jobs,
-        "random_state": seed,
-    }
     check_writable(model)
     if checkpoint is not None:
         _check_folder(checkpoint, model)
 
-    from samekind.estimators import EnsembleMetric
-    from samekind.estimators.validation import max_groups_from, ridge_from
+    from samekind.estimators.presets import PRESETS, changed, learner
+    from samekind.extraction import with_roots
     from samekind.store import DiskStore
 
-    features = DiskStore.open(store, n_jobs=jobs)
-    # The learner checks these too, but only after it has whitened all descriptors, which takes long.
-    ridge_from(options["ridge"], 1)
-    for family, groups in features.families.items():
-        max_groups_from(max_groups, len(groups), family)
-    train, held = _split(features, hold_out, seed)
+    settings = changed(PRESETS[preset], changes)
+    settings |= {} if max_groups is None else {"max_groups": max_groups}
+    settings |= {} if components is None else {"n_components": components}
+    made = learner(settings, checkpoint=checkpoint, memory_budget=memory, n_jobs=jobs, random_state=seed)
+    opened = DiskStore.open(store, n_jobs=jobs)
+    train, held = _split(opened, hold_out, seed)
+    features: Any = with_roots(opened) if settings["roots"] and opened.front_end else opened
     with (
         warnings.catch_warnings(record=True) as caught,
         _interruptible(checkpoint),
         _listening(not quiet) as listen,
     ):
         warnings.simplefilter("always", UserWarning)
-        learner = EnsembleMetric(**options, callback=listen).fit(features, features.labels, rows=train)
-    verified = None if held is None else _verified(learner, features, held, seed)
-    metric = learner.metric_ if verified is None else learner.metric_.with_threshold(verified.threshold)
+        made.set_params(callback=listen)
+        if opened.complete:
+            made.fit(features, opened.labels, rows=train)
+        else:
+            made.fit(opened, opened.labels)  # which refuses it, and says why
+        if held is not None:
+            made.calibrate(features, opened.labels, rows=held)
+    metric = replace(made.metric_, attributes=dict(made.metric_.attributes) | {"preset": preset})
     metric.save(model)
     result = {
         "kind": "model",
         "path": str(model),
-        "groups": _per_family(features, learner.selected_groups_),
+        "preset": preset,
+        "groups": _per_family(opened, made.selected_groups_),
         "n_components": metric.n_components,
         "normalise": metric.normalise,
-        "normalise_groups": metric.normalise_groups,
+        "normalise_groups": metric.basis.normalise,
+        "mirror": metric.mirror,
         "threshold": metric.threshold,
+        "calibration": None if metric.calibration is None else metric.calibration.to_json(),
+        "calibration_in_words": [] if metric.calibration is None else metric.calibration.describe(),
+        "tried": [trial.record() for trial in made.trials_],
         "images": len(train),
-        "labels": len(set(features.labels[train])),
-        "hold_out": None if verified is None or held is None else _held_out(features, held, verified),
-        "converged": bool(learner.converged_),
+        "labels": len(set(opened.labels[train])),
+        "hold_out": None if held is None else _held_out(metric, features, opened.labels, held),
         "warnings": list(dict.fromkeys(str(each.message) for each in caught)),
         "seconds": round(time.perf_counter() - started, 3),
     }
@@ -198,27 +148,6 @@ def fit(
         say_json(result)
     else:
         _say_result(result)
-
-
-def _loss_options(
-    loss: str, threshold: float | None, pair_balance: str | None, beta: float | None, neighbors: int | None
-) -> dict[str, Any]:
-    """Parameters of the loss that were given; an option of the other loss would be without effect."""
-    own: dict[str, dict[str, Any]] = {
-        "pairwise": {"threshold": threshold, "pair_balance": pair_balance},
-        "triplet": {"beta": beta, "n_neighbors": neighbors},
-    }
-    names = {
-        "threshold": "--threshold",
-        "pair_balance": "--pair-balance",
-        "beta": "--beta",
-        "n_neighbors": "--neighbors",
-    }
-    for other, options in own.items():
-        for name, value in options.items():
-            if other != loss and value is not None:
-                raise ValueError(f"{names[name]} belongs to --loss {other}, but the loss is {loss}: leave it out.")
-    return {"loss": loss} | {name: value for name, value in own[loss].items() if value is not None}
 
 
 def _check_folder(folder: Path, model: Path) -> None:
@@ -255,23 +184,19 @@ def _split(store: "DiskStore", share: float | None, seed: int) -> tuple["IntArra
     return np.flatnonzero(~held), np.flatnonzero(held)
 
 
-def _verified(learner: "EnsembleMetric", store: "DiskStore", held: "IntArray", seed: int) -> "VerificationResult":
-    """The best threshold on balanced pairs of the labels held out, and what it reaches on them."""
-    from samekind.evaluation import verify_codes
+def _held_out(metric: "Metric", store: Any, labels: Any, held: "IntArray") -> dict[str, Any]:
+    """How well the model tells labels apart that it has not learned from."""
+    from samekind.estimators.use import codes_in_use
+    from samekind.evaluation import evaluate_codes
 
-    return verify_codes(learner.transform(store, rows=held), store.labels[held], random_state=seed)
-
-
-def _held_out(store: "DiskStore", held: "IntArray", verified: "VerificationResult") -> dict[str, Any]:
-    return {
-        "images": len(held),
-        "labels": len(set(store.labels[held])),
-        "pairs": verified.n_same + verified.n_other,
-        "accuracy": verified.accuracy,
-        "eer": verified.eer,
-        "auc": verified.auc,
-        "threshold_chosen_on_these_pairs": True,
-    }
+    judged = evaluate_codes(
+        codes_in_use(metric, store, held),
+        labels[held],
+        distance=metric.distance_function,
+        calibration=metric.calibration,
+        threshold=metric.threshold,
+    )
+    return judged.to_json() | {"threshold_chosen_on_these_pairs": True}
 
 
 def _per_family(store: "DiskStore", chosen: "IntArray") -> dict[str, int]:
@@ -286,21 +211,36 @@ def _say_result(result: dict[str, Any]) -> None:
             ("Learned from", f"{plural(result['images'], 'image')} of {plural(result['labels'], 'label')}"),
             *((f"Family {name}", f"{plural(n, 'region')} chosen") for name, n in result["groups"].items()),
             ("Code length", result["n_components"]),
-            *normalisation_facts(result),
-            ("Threshold", f"{result['threshold']:.6g} (squared distance{', chosen on the pairs below' * bool(held)})"),
+            *usage_facts(result),
+            ("Threshold", f"{result['threshold']:.6g} (squared distance, even odds)"),
             *([] if held is None else _held_facts(held)),
             ("Time", duration(result["seconds"])),
         ]
     )
+    say_list("Calibration", result["calibration_in_words"])
+    say_list("Tried on labels left out, best first", _tried(result["tried"]), MOST_TRIED, "--json shows all")
     say_list("Warnings", result["warnings"])
 
 
-def _held_facts(held: dict[str, Any]) -> list[tuple[str, object]]:
+def _tried(trials: list[dict[str, Any]]) -> list[str]:
+    """The best normalisation of each candidate."""
+    best: dict[str, dict[str, Any]] = {}
+    for trial in sorted(trials, key=lambda trial: -trial["score"]):
+        best.setdefault(trial["candidate"], trial)
     return [
-        ("Held out", f"{held['pairs']:,} pairs of {held['images']:,} images of {held['labels']:,} unseen labels"),
-        ("Accuracy", f"{held['accuracy']:.1%} (the threshold was chosen on these pairs, so a little flattered)"),
-        ("Equal error", f"{held['eer']:.1%}"),
-        ("AUC", f"{held['auc']:.4f}"),
+        f"AUC {trial['auc']:.4f}, mAP {trial['mean_average_precision']:.4f}: {name}, codes {trial['normalise']}"
+        for name, trial in best.items()
+    ]
+
+
+def _held_facts(held: dict[str, Any]) -> list[tuple[str, object]]:
+    counts, measures = held["counts"], held["measures"]
+    accuracy, eer, auc = (measures[name]["value"] for name in ("accuracy", "eer", "auc"))
+    return [
+        ("Held out", f"{counts['n_samples']:,} images of {counts['n_classes']:,} labels that were not learned from"),
+        ("Accuracy", f"{accuracy:.1%} (the threshold was chosen on these labels, so a little flattered)"),
+        ("Equal error", f"{eer:.1%}"),
+        ("AUC", f"{auc:.4f}"),
     ]
 
 

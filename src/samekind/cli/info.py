@@ -9,9 +9,9 @@ from samekind.cli.described import (
     describe_front_end,
     describe_store,
     front_end_facts,
-    normalisation_facts,
     say_store_lists,
     store_facts,
+    usage_facts,
 )
 from samekind.cli.options import JsonOption
 from samekind.cli.output import MOST_SHOWN, amount, say_facts, say_json, say_list, waiting
@@ -25,8 +25,8 @@ def info(
     """Tell what a store or a model is.
 
     Of a store: images, labels, families of descriptors, crop and alignment, whether it is complete, and every file that
-    was skipped, damaged, or there under several names. Of a model: code length, normalisation, chosen regions,
-    threshold, and how it was learned.
+    was skipped, damaged, or there under several names. Of a model: code length, how pictures are compared, threshold
+    and calibration, chosen regions, and how it was learned.
 
     Example: samekind info faces.store --check
 
@@ -67,8 +67,12 @@ def _model(path: Path) -> dict[str, Any]:
         "n_columns": metric.n_columns,
         "n_features": metric.n_features,
         "normalise": metric.normalise,
-        "normalise_groups": metric.normalise_groups,
+        "normalise_groups": metric.basis.normalise,
+        "weigh": metric.basis.weigh,
+        "mirror": metric.mirror,
         "threshold": metric.threshold,
+        "calibration": None if metric.calibration is None else metric.calibration.to_json(),
+        "calibration_in_words": [] if metric.calibration is None else metric.calibration.describe(),
         "groups": list(metric.groups),
         "families": [_family(family) for family in made.get("families", ())],
         **describe_front_end(made),
@@ -94,7 +98,7 @@ def _say_model(result: dict[str, Any]) -> None:
         [
             ("Model", result["path"]),
             ("Code length", result["n_components"]),
-            *normalisation_facts(result),
+            *usage_facts(result),
             ("Threshold", threshold),
             ("Reads", reads if result["families"] else f"{reads}; it cannot read pictures"),
             *front_end_facts(result),
@@ -103,6 +107,7 @@ def _say_model(result: dict[str, Any]) -> None:
             *_version_facts(result),
         ]
     )
+    say_list("Calibration", result["calibration_in_words"])
     say_list("Regions, in order of choice", result["groups"], MOST_SHOWN, "--json shows all")
 
 

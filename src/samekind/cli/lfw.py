@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.console import Console
-from rich.table import Table as RichTable
 
-from samekind.cli.options import JobsOption, JsonOption, QuietOption, parse_anchors, parse_families, parse_ridge
+from samekind.cli.options import JobsOption, JsonOption, QuietOption, SetOption, parse_families
 from samekind.cli.output import (
     SECONDS_PER_LINE,
     Count,
@@ -23,10 +22,10 @@ from samekind.cli.output import (
     say_facts,
     say_json,
     say_list,
+    say_table,
 )
 
 if TYPE_CHECKING:
-    from samekind.evaluation import Table
     from samekind.solvers.events import Observer
 
 INTERRUPTED = 130  # exit status, as that of every verb
@@ -44,9 +43,14 @@ def lfw(
         typer.Option("--view", help="1: one split, for choosing settings; 2: ten folds, for reporting."),
     ] = "1",
     preset: Annotated[
-        Literal["quick", "standard", "full"],
-        typer.Option("--preset", help="From 1,000, 4,000 or the paper's 13,260 regions a family."),
+        Literal["quick", "standard", "full", "pictures", "faces", "paper"],
+        typer.Option(
+            "--preset",
+            help="quick, standard, full: settings chosen on View 1, from 1,000, 4,000 or 13,260 regions a family; "
+            "pictures, faces, paper: as in `samekind fit`.",
+        ),
     ] = "quick",
+    changes: SetOption = (),
     families: Annotated[str, typer.Option("--families", help="Kinds of descriptors: cov, slbp, or both.")] = "cov,slbp",
     work: Annotated[
         Path, typer.Option("--work", metavar="DIR", help="Folder of all results; the same command goes on with it.")
@@ -68,64 +72,8 @@ def lfw(
     max_groups: Annotated[
         int | None, typer.Option("--max-groups", min=1, help="Regions chosen of each, instead of the preset's.")
     ] = None,
-    roots: Annotated[
-        bool | None, typer.Option("--roots/--no-roots", help="Learn from the square roots of slbp's histograms.")
-    ] = None,
-    min_images: Annotated[
-        int | None, typer.Option("--min-images", min=1, help="Step 1 leaves people with fewer pictures out.")
-    ] = None,
-    max_images: Annotated[
-        int | None, typer.Option("--max-images", min=0, help="Of a person, that step 1 learns from; 0: all.")
-    ] = None,
-    joint_min_images: Annotated[
-        int | None, typer.Option("--joint-min-images", min=1, help="Step 2 leaves people with fewer pictures out.")
-    ] = None,
-    whiten: Annotated[
-        int | None, typer.Option("--whiten", min=1, help="Dimensions kept of a region. Default: 45.")
-    ] = None,
-    pair_balance: Annotated[
-        Literal["equal", "samples", "literal"] | None,
-        typer.Option("--pair-balance", help="How pairs of one person weigh in the loss; samples: big classes less."),
-    ] = None,
-    threshold: Annotated[float | None, typer.Option("--threshold", help="Of the loss. Default: 14.")] = None,
-    ridge: Annotated[str | None, typer.Option("--ridge", help="Of step 1: auto or a number.")] = None,
-    joint_ridge: Annotated[str | None, typer.Option("--joint-ridge", help="Of step 2: auto or a number.")] = None,
-    mirrored: Annotated[
-        bool | None, typer.Option("--mirrored/--no-mirrored", help="Step 2 learns from mirror images as well.")
-    ] = None,
-    normalise_groups: Annotated[
-        Literal["none", "root", "unit"] | None,
-        typer.Option(
-            "--normalise-groups", help="Features of each region divided by (the root of) their length before step 2."
-        ),
-    ] = None,
-    weigh: Annotated[
-        float | None,
-        typer.Option(
-            "--weigh", min=0, help="Power of step 1's weights that features keep in step 2. 0: none. Default: 0.5."
-        ),
-    ] = None,
-    principal: Annotated[
-        int | None,
-        typer.Option("--principal", min=0, help="Principal features that step 2 learns from; 0: all. Default: 600."),
-    ] = None,
     components: Annotated[
-        int | None,
-        typer.Option("--components", min=0, help="Length of the final codes; 0: what the data ask for."),
-    ] = None,
-    anchors: Annotated[
-        str | None, typer.Option("--anchors", help="Of step 2, as in `samekind fit`: auto, all, grow or a number.")
-    ] = None,
-    normalise: Annotated[
-        Literal["none", "root", "unit"] | None,
-        typer.Option("--normalise", help="Codes divided by (the square root of) their lengths."),
-    ] = None,
-    mirror_mean: Annotated[
-        bool | None,
-        typer.Option(
-            "--mirror-mean/--flip-free",
-            help="Compare codes of the mean of a picture and its mirror image, or by the paper's four distances.",
-        ),
+        int | None, typer.Option("--components", min=1, help="Length of the final codes, instead of the preset's.")
     ] = None,
     threshold_by: Annotated[
         Literal["logistic", "accuracy"],
@@ -156,25 +104,8 @@ def lfw(
 
     started = time.perf_counter()
     chosen = _checked_folds(folds, view)
-    settings = PRESETS[preset].with_limits(n_components=components, principal=principal, max_images=max_images)
-    settings = settings.changed(
-        regions=regions,
-        max_groups=max_groups,
-        roots=roots,
-        min_images=min_images,
-        joint_min_images=joint_min_images,
-        whiten=whiten,
-        pair_balance=pair_balance,
-        threshold=threshold,
-        ridge=None if ridge is None else parse_ridge(ridge),
-        mirrored=mirrored,
-        normalise_groups=normalise_groups,
-        weigh=weigh,
-        joint_ridge=None if joint_ridge is None else parse_ridge(joint_ridge),
-        anchors=None if anchors is None else parse_anchors(anchors),
-        normalise=normalise,
-        mirror_mean=mirror_mean,
-        seed=seed,
+    settings = PRESETS[preset].changed(
+        changes, regions=regions, max_groups=max_groups, n_components=components, seed=seed
     )
 
     from samekind.lfw.report import write_lfw_report
@@ -207,8 +138,8 @@ def lfw(
     if json:
         say_json(result)
         return
-    _print_table("Ranks and errors after each step (the paper's Table 1)", table1(findings))
-    _print_table("Accuracy (the paper's Table 2)", table2(findings))
+    say_table("Ranks and errors after each step (the paper's Table 1)", table1(findings))
+    say_table("Accuracy (the paper's Table 2)", table2(findings))
     say_facts([("Report", report), ("Time", duration(result["total_seconds"]))])
     say_list("Warnings", result["warnings"])
 
@@ -253,15 +184,6 @@ def _checked_folds(text: str | None, view: str) -> list[int] | None:
     if not all(part.isdecimal() for part in parts):
         raise ValueError(f"--folds {text!r}: give numbers of folds separated by commas, such as 1,2,5.")
     return [int(part) for part in parts]
-
-
-def _print_table(title: str, table: "Table") -> None:
-    shown = RichTable(title=title)
-    for place, column in enumerate(table.columns):
-        shown.add_column(column, justify="right" if place else "left", no_wrap=not place)
-    for row in table.texts:
-        shown.add_row(*row)
-    Console().print(shown)
 
 
 def _write_json(path: Path, content: dict[str, Any]) -> None:

@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 from samekind._version import __version__
 from samekind.cli.demo import demo
 from samekind.cli.encode import encode
+from samekind.cli.evaluate import evaluate
 from samekind.cli.extract import extract
 from samekind.cli.fit import fit
 from samekind.cli.info import info
@@ -50,7 +51,7 @@ app = typer.Typer(
     cls=Verbs,
     name="samekind",
     help="Learn, from labelled examples, when two things are of the same kind.",
-    epilog="From pictures to an answer: extract, fit, then verify or encode. `samekind VERB --help` explains each.",
+    epilog="From pictures to an answer: extract, fit, then verify, encode or evaluate. `samekind VERB --help` explains each.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -62,7 +63,7 @@ def _help(verb: Callable[..., None]) -> str:
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in inspect.cleandoc(verb.__doc__ or "").split("\n\n"))
 
 
-for verb in (extract, fit, encode, verify, info, demo, lfw):
+for verb in (extract, fit, verify, encode, evaluate, info, demo, lfw):
     app.command(help=_help(verb))(verb)
 
 

@@ -25,12 +25,13 @@ SeveralOption = Annotated[
 OnErrorOption = Annotated[
     OnError, typer.Option("--on-error", help="A file that cannot be used is left out and reported, or ends the run.")
 ]
-FlipFreeOption = Annotated[
-    bool, typer.Option("--flip-free", help="Let a picture and its mirror image count as the same.")
+# The same as in `samekind.estimators.presets`.
+PresetOption = Annotated[
+    Literal["pictures", "faces", "paper"],
+    typer.Option("--preset", help="Set of settings: pictures follows the data; faces also counts mirror images; paper."),
 ]
-MirrorMeanOption = Annotated[
-    bool,
-    typer.Option("--mirror-mean", help="The same by the mean of their descriptors: codes are as long as others."),
+SetOption = Annotated[
+    list[str], typer.Option("--set", metavar="NAME=VALUE", help="Change a setting of the preset; may be repeated.")
 ]
 JobsOption = Annotated[int | None, typer.Option("--jobs", min=1, help="Threads; all cores unless told.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="No progress bars.")]
@@ -51,22 +52,3 @@ def parse_families(text: str) -> list[str]:
     if not all(names) or len(set(names)) < len(names):
         raise ValueError(f"--families {text!r}: give names separated by commas, each once, such as cov,slbp.")
     return names
-
-
-def parse_ridge(text: str) -> float | Literal["auto"]:
-    if text == "auto":
-        return "auto"
-    try:
-        return float(text)
-    except ValueError as error:
-        raise ValueError(f'--ridge {text!r} must be "auto" or a number of at least 0.') from error
-
-
-def parse_anchors(text: str) -> int | str:
-    if text in ("auto", "all", "grow"):
-        return text
-    if not text.isdecimal() or int(text) < 1:
-        raise ValueError(
-            f"--anchors {text!r} must be auto, all, grow or a number of pictures of at least 1, such as 5000."
-        )
-    return int(text)

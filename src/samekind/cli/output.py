@@ -55,6 +55,18 @@ def say_list(
         say("  ", line, stderr=stderr)
 
 
+def say_table(title: str, table: Any) -> None:
+    """A `samekind.evaluation.Table`."""
+    from rich.table import Table as RichTable
+
+    shown = RichTable(title=title)
+    for place, column in enumerate(table.columns):
+        shown.add_column(column, justify="right" if place else "left", no_wrap=not place)
+    for row in table.texts:
+        shown.add_row(*row)
+    Console().print(shown)
+
+
 def say_json(content: dict[str, Any]) -> None:
     typer.echo(json.dumps(content, allow_nan=False))
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 from samekind.cli.options import Several
 
 if TYPE_CHECKING:
-    from samekind.model.encoder import Encoder, FlipFree
+    from samekind.model.encoder import Encoder
     from samekind.model.metric import Metric
 
 
 def encoder_of(
-    metric: Metric, *, flip_free: FlipFree, landmarks: os.PathLike[str] | Mapping[str, Any] | None, several: Several
+    metric: Metric, *, landmarks: os.PathLike[str] | Mapping[str, Any] | None, several: Several
 ) -> Encoder:
     """The metric's encoder; says which option is missing."""
     if metric.extractor is not None and metric.extractor.get("alignment") == "landmarks" and landmarks is None:
@@ -23,14 +23,7 @@ def encoder_of(
             "The pictures of this model were aligned by landmarks, and others must be too: give --landmarks, a CSV of "
             "their eyes and mouth."
         )
-    return metric.encoder(flip_free=flip_free, landmarks=landmarks, several=several)
-
-
-def flips(flip_free: bool, mirror_mean: bool) -> FlipFree:
-    """How mirror images count, as a metric's encoder takes it."""
-    if flip_free and mirror_mean:
-        raise ValueError("--flip-free and --mirror-mean are two ways of the same: give one of them.")
-    return "mean" if mirror_mean else flip_free
+    return metric.encoder(landmarks=landmarks, several=several)
 
 
 def landmarks_for(path: Path | None, pictures: Mapping[str, Path]) -> dict[str, Any] | None:

@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from samekind.cli.described import remarks
-from samekind.cli.options import FlipFreeOption, JsonOption, LandmarksOption, MirrorMeanOption, SeveralOption
+from samekind.cli.options import JsonOption, LandmarksOption, SeveralOption
 from samekind.cli.output import say_facts, say_json, say_list
-from samekind.cli.pictures import encoder_of, flips, landmarks_for
+from samekind.cli.pictures import encoder_of, landmarks_for
 
 if TYPE_CHECKING:
-    from samekind.model.encoder import FlipFree
-    from samekind.kernels.types import Array
     from samekind.model.metric import Metric
 
 DIFFERENT = 1  # exit status
@@ -23,54 +21,73 @@ def verify(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="File that `samekind fit` wrote.")],
     a: Annotated[Path, typer.Argument(metavar="A", help="A picture.")],
     b: Annotated[Path, typer.Argument(metavar="B", help="Another picture.")],
+    far: Annotated[
+        float | None,
+        typer.Option("--far", help="False match rate to keep, such as 1e-3: the share of different pairs called same."),
+    ] = None,
     threshold: Annotated[
         float | None, typer.Option("--threshold", help="Squared distance up to which they are the same; the model's.")
     ] = None,
-    flip_free: FlipFreeOption = False,
-    mirror_mean: MirrorMeanOption = False,
+    prior: Annotated[
+        float, typer.Option("--prior", help="Share of the pairs that are the same, before looking: for the probability.")
+    ] = 0.5,
     landmarks: LandmarksOption = None,
     several: SeveralOption = "error",
     json: JsonOption = False,
 ) -> None:
     """Say whether two pictures show the same kind: the same person, for a model of faces.
 
-    Prints their squared distance and the threshold. The exit status is 0 for the same, 1 for different, and 2 when it
-    cannot be told, because a picture cannot be used, for example.
+    Prints the answer, the probability of "same", and what the threshold means. How pictures are compared (mirror
+    images, distance) is the model's own. The exit status is 0 for the same, 1 for different, and 2 when it cannot be
+    told, because a picture cannot be used, for example.
 
-    The model's threshold belongs to plain distances; those of --flip-free are somewhat larger, those of --mirror-mean
-    smaller, so it is better to give --threshold with either.
+    The model's threshold is that of even odds. --far 1e-3 asks for one that calls a thousandth of different pairs the
+    same; it is refused where the model was calibrated on too few labels for that.
 
     Example: samekind verify faces.safetensors anna.jpg unknown.jpg && echo "It is Anna."
+
+    Example: samekind verify faces.safetensors anna.jpg unknown.jpg --far 1e-3
     """
     from samekind.model.metric import Metric
 
-    mirrors = flips(flip_free, mirror_mean)
+    if far is not None and threshold is not None:
+        raise ValueError("--far and --threshold both say where same ends: give one of them.")
     metric = Metric.load(model)
-    limit = _threshold(metric, threshold, model)
-    pictures = {str(a): a, str(b): b}
-    points = landmarks_for(landmarks, pictures)
-    encoder = encoder_of(metric, flip_free=mirrors, landmarks=points, several=several)
+    limit = _threshold(metric, threshold, far, model)
+    points = landmarks_for(landmarks, {str(a): a, str(b): b})
+    encoder = encoder_of(metric, landmarks=points, several=several)
     encoded = encoder.encode_each([(a, str(a)), (b, str(b))])
-    distance = _distance(encoded.codes, mirrors)
+    distance = float(metric.code_distance(encoded.codes[:1], encoded.codes[1:])[0])
     same = distance <= limit
+    calibration = metric.calibration
     result = {
         "a": str(a),
         "b": str(b),
+        "same": same,
+        "probability": None if calibration is None else float(calibration.probability([distance], prior)[0]),
+        "prior": prior,
         "distance": distance,
         "threshold": limit,
-        "same": same,
-        "flip_free": mirrors,
+        "false_match_rate": _false_match_rate(metric, limit),
+        "mirror": metric.mirror,
         "notes": encoded.notes,
     }
     if json:
         say_json(result)
     else:
-        _say_result(result)
+        _say_result(result, metric)
     if not same:
         raise typer.Exit(DIFFERENT)
 
 
-def _threshold(metric: "Metric", given: float | None, model: Path) -> float:
+def _threshold(metric: "Metric", given: float | None, far: float | None, model: Path) -> float:
+    if far is not None:
+        if metric.calibration is None:
+            raise ValueError(
+                f"{model} is not calibrated, so it knows no false match rates: fit it again (samekind fit), or give "
+                "--threshold."
+            )
+        return float(metric.calibration.threshold_at(far))
     limit = metric.threshold if given is None else given
     if limit is None:
         raise ValueError(f"{model} has no threshold, so it cannot say same or different: give --threshold.")
@@ -79,21 +96,28 @@ def _threshold(metric: "Metric", given: float | None, model: Path) -> float:
     return limit
 
 
-def _distance(codes: "Array", flip_free: "FlipFree") -> float:
-    """Squared, of two codes."""
-    from samekind.evaluation import flip_free_distances, pair_distances
+def _false_match_rate(metric: "Metric", threshold: float) -> float | None:
+    """What the threshold means, where that is known."""
+    calibration = metric.calibration
+    if calibration is None or calibration.smallest_rate is None:
+        return None
+    return float(calibration.false_match_rate(threshold))
 
-    if flip_free is True:
-        return float(flip_free_distances(codes[:1], codes[1:])[0])
-    return float(pair_distances(codes, [[0, 1]])[0])
 
-
-def _say_result(result: dict[str, Any]) -> None:
+def _say_result(result: dict[str, Any], metric: "Metric") -> None:
+    known = result["probability"] is not None
+    probability = f"{result['probability']:.1%} that they are the same, if {result['prior']:.0%} of such pairs are"
+    rate = result["false_match_rate"]
+    meaning = "" if rate is None else f"; about {rate:.2g} of different pairs are at most so far apart"
     say_facts(
         [
             ("Answer", "same" if result["same"] else "different"),
-            ("Distance", f"{result['distance']:.6g} (squared{', flip-free' * bool(result['flip_free'])})"),
-            ("Threshold", f"{result['threshold']:.6g}"),
+            *([("Probability", probability)] if known else []),
+            ("Distance", f"{result['distance']:.6g} (squared)"),
+            ("Threshold", f"{result['threshold']:.6g}{meaning}"),
         ]
     )
+    calibration = metric.calibration
+    if calibration is not None:
+        say_list("What this rests on", calibration.describe()[:2])
     say_list("Remarks", remarks(result["notes"]))

@@ -143,7 +143,7 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
 
         metric = self._fitted_metric()
         try:
-            calibration = calibrate(parts=parts, distance=metric.code_distance, source=source)
+            calibration = calibrate(parts=parts, distance=metric.distance_function, source=source)
         except ValueError as error:
             raise ValueError(f"The classes left out cannot calibrate the metric: {error}") from error
         self.metric_ = metric.with_calibration(calibration)

@@ -33,7 +33,7 @@ from samekind.estimators.steps import (
 from samekind.estimators.tuning import PATH, Candidate, LeftOut, Trial, best_of, class_folds, judged_rows
 from samekind.estimators.use import codes_in_use, groups_with_mirror, plain_score
 from samekind.estimators.validation import check_callback, check_choice, check_count, check_cv, check_number, ridge_from
-from samekind.kernels.lengths import Normalise
+from samekind.kernels.lengths import Normalise, normalised
 from samekind.kernels.types import MIRRORS, Array, IntArray, Mirror
 from samekind.model.basis import Basis
 from samekind.model.metric import Metric
@@ -47,6 +47,7 @@ GROUPS = ("none", "scale", "root", "unit")
 SHORT_CODE = 150  # numbers, as in the paper
 PRINCIPAL = 600  # directions that step 2 learns on at the most
 MANY_SAMPLES = 2_000  # from so many on, fewer ridges are tried
+FOLD_TOL, FOLD_ITERATIONS = 1e-2, 100  # of step 2 on a fold: enough to choose by
 
 
 class EnsembleMetric(MetricLearner):
@@ -217,6 +218,11 @@ class EnsembleMetric(MetricLearner):
         given = {"loss": self.loss, "n_components": self.n_components}
         return step.set_params(**{name: value for name, value in given.items() if value is not None})
 
+    def step1(self) -> SparseBlockMetric:
+        """Step 1 alone, with the settings that it has here."""
+        shared = ("memory_budget", "random_state", "checkpoint", "n_jobs", "verbose", "callback")
+        return self._selection.set_params(**{name: getattr(self, name) for name in shared})
+
     def _given_basis(self) -> Basis | None:
         """That of a step 1 that was learned before."""
         if isinstance(self.selection, Basis):
@@ -273,7 +279,7 @@ class EnsembleMetric(MetricLearner):
         if left_out is None:
             self._set_threshold(data.X, data.rows, data.y)
         else:
-            self._calibrate([(codes, labels) for codes, labels in learning.normalised_parts(left_out, chosen)])
+            self._calibrate(learning.calibrating(left_out, chosen.normalise, self.metric_))
 
     def _warn(self, joint: Joined | None, learning: _Learning) -> None:
         if joint is not None and not joint.result.converged and not learning.resources.listeners.stopped:
@@ -313,6 +319,7 @@ class _Learning:
         self.resources = resources
         self.trials: list[Trial] = []
         self.plain: list[tuple[float, float]] = []  # of each fold: AUC, mAP
+        self.folds: list[_Fold] = []
         self.joint = estimator._joint
         self._step1: Selected | None = None
 
@@ -324,7 +331,7 @@ class _Learning:
         if not folds or self.resources.listeners.stopped:
             return Trial(self._by_rule(), self._normalisations()[0], np.nan, np.nan), None
         parts = [_Fold(self, number, *fold) for number, fold in enumerate(folds, 1)]
-        parts = [part for part in parts if part.basis is not None]
+        parts = self.folds = [part for part in parts if part.basis is not None]
         if not parts or self.resources.listeners.stopped:
             return Trial(self._by_rule(), self._normalisations()[0], np.nan, np.nan), None
         self.plain = [part.plain() for part in parts]
@@ -425,6 +432,8 @@ class _Learning:
     ) -> _Learned:
         """From a basis to a metric, on some samples."""
         step = clone(self.joint)
+        if resources.part:  # a fold, to choose by
+            step.set_params(tol=max(step.tol, FOLD_TOL), max_iter=min(step.max_iter, FOLD_ITERATIONS))
         places = limited(data.y, step.min_per_class, None)
         rows, y = data.rows[places], data.y[places]
         basis = between(basis, data.X, rows, candidate)
@@ -474,10 +483,19 @@ class _Learning:
             basis, None if components is None else components.astype(dtype), self.data, normalise, **notes
         )
 
-    def normalised_parts(self, left_out: LeftOut, chosen: Trial) -> list[tuple[Array, NDArray[Any]]]:
-        from samekind.kernels.lengths import normalised
+    def calibrating(self, left_out: LeftOut, normalise: Normalise, final: Metric) -> list[tuple[Array, NDArray[Any]]]:
+        """Codes of the classes left out in each fold, in the scale of the final metric, normalised.
 
-        return [(normalised(codes, chosen.normalise), labels) for codes, labels in left_out.parts]
+        The metric of a fold has a scale of its own: codes are brought to the root mean square length that the same
+        samples have under the final one.
+        """
+        parts = []
+        plain = replace(final, normalise="none", threshold=None)
+        for fold, (codes, labels) in zip(self.folds, left_out.parts, strict=True):
+            there = codes_in_use(plain, self.data.X, fold.held)
+            times = float(np.sqrt(np.mean(there**2) * there.shape[1] / (np.mean(codes**2) * codes.shape[1])))
+            parts.append((normalised(codes * codes.dtype.type(times), normalise), labels))
+        return parts
 
     @property
     def beaten_by_plain(self) -> str | None:

@@ -9,6 +9,10 @@ from numpy.typing import NDArray
 Matrix: TypeAlias = NDArray[np.float64]
 Norm: TypeAlias = Literal["frobenius", "spectral"]
 
+RANK_SHARE = 1e-6  # eigenvalues of a metric below this share of its largest are rounding of a solver, not rank
+MOST_SHIFTS, SHIFTED = 100, 1e-13  # of a search for a weighed trace, and how near it must come, relatively
+LARGER = 4.0  # how many times as large as a metric the best one is taken to be, where nothing bounds it
+
 
 def symmetrised(A: Matrix) -> Matrix:
     """Of one matrix or of each in a stack."""
@@ -39,6 +43,57 @@ def project_trace_ball(A: Matrix, bound: float) -> Matrix:
     return half @ half.T
 
 
+def project_weighted_trace_ball(A: Matrix, weights: NDArray[np.float64], bound: float) -> Matrix:
+    """The nearest matrix with A >= 0 and `<diag(weights), A> <= bound`: `Pi_PSD(A - shift diag(weights))`.
+
+    The shift by Newton's method on the trace, which falls with it, within a bracket; weights are positive.
+    """
+    A = symmetrised(A)
+    if np.isinf(bound):
+        return project_psd(A)
+    if weights @ np.diag(A) <= bound and is_positive_definite(A):
+        return A
+    low, high, shift = 0.0, np.inf, 0.0
+    for _ in range(MOST_SHIFTS):
+        values, vectors = eigh(A - shift * np.diag(weights))
+        half = vectors[:, values > 0] * np.sqrt(values[values > 0])
+        excess = float(weights @ (half**2).sum(axis=1)) - bound
+        if abs(excess) <= SHIFTED * bound or (excess <= 0 and shift == 0) or high - low <= SHIFTED * low:
+            break
+        low, high = (shift, high) if excess > 0 else (low, shift)
+        if np.isinf(high):
+            roots = np.sqrt(weights)
+            high = float(scipy.linalg.eigvalsh(A / roots / roots[:, np.newaxis], check_finite=False)[-1])
+        shift += excess / max(_fall_of_trace(values, vectors, weights), np.finfo(float).tiny)
+        if not low < shift < high:
+            shift = (low + high) / 2
+    projected = half @ half.T
+    trace = float(weights @ np.diag(projected))
+    return projected * (bound / trace) if trace > bound else projected
+
+
+def _fall_of_trace(values: NDArray[np.float64], vectors: Matrix, weights: NDArray[np.float64]) -> float:
+    """Minus the derivative of `<K, Pi_PSD(A - shift K)>` by the shift, K = diag(weights): divided differences."""
+    K = (vectors.T * weights) @ vectors
+    clipped = np.maximum(values, 0)
+    gaps = values[:, np.newaxis] - values
+    rises = clipped[:, np.newaxis] - clipped
+    both = (values[:, np.newaxis] > 0) & (values > 0)
+    slopes = np.where(both, 1.0, np.divide(rises, gaps, out=np.zeros_like(gaps), where=gaps != 0))
+    return float((slopes * K**2).sum())
+
+
+def estimated_gap(A: Matrix, G: Matrix) -> float:
+    """What f may still fall over A >= 0, G being its gradient at A, if the optimum's trace is LARGER times that of A at
+    the most: `<G, A> - min(0, smallest eigenvalue of G) LARGER tr A`. For problems that bound nothing else.
+    """
+    steepest = float(eigh(G)[0][0])
+    slope, trace = float(np.vdot(G, A)), float(np.trace(A))
+    if steepest < 0 and trace <= 0:
+        return np.inf
+    return max(slope, 0.0) - min(steepest, 0.0) * LARGER * trace
+
+
 def is_positive_definite(A: Matrix) -> bool:
     """Of a symmetric matrix: whether it has a Cholesky factor, at a tiny part of the cost of its eigenvalues."""
     _, failed_at = scipy.linalg.lapack.dpotrf(A, lower=True, clean=False)
@@ -59,24 +114,48 @@ def project_capped_simplex(values: NDArray[np.float64], bound: float) -> NDArray
     return projected
 
 
-def leading_factor(A: Matrix, n_components: int | None = None) -> Matrix:
+def leading_factor(
+    A: Matrix, n_components: int | None = None, *, share: float = RANK_SHARE, scatter: Matrix | None = None
+) -> Matrix:
     """L (D, r) with `A = L L^T`, columns by falling eigenvalue; the leading `n_components` of them.
 
-    Eigenvalues within rounding of zero are dropped. Each column's largest entry is positive, so that equal
-    matrices give equal factors.
+    Eigenvalues that are not rank (see `counts_as_rank`) are dropped, and always those within rounding of zero. Each
+    column's largest entry is positive, so that equal matrices give equal factors.
     """
     values, vectors = eigh(symmetrised(A))
     values, vectors = values[::-1], vectors[:, ::-1]
-    rank = int((values > rounding_floor(values)).sum())
-    rank = rank if n_components is None else min(rank, n_components)
-    return with_fixed_signs(vectors[:, :rank] * np.sqrt(values[:rank]))
+    positive = values > rounding_floor(values)
+    L = vectors[:, positive] * np.sqrt(values[positive])
+    return with_fixed_signs(L[:, counts_as_rank(L, share, scatter)][:, :n_components])
 
 
-def principal_axes(L: Matrix, smallest: float = 1e-6) -> Matrix:
-    """The same `L L^T` with orthogonal columns by falling length; those below `smallest` of the first are dropped."""
+def principal_axes(L: Matrix, share: float = RANK_SHARE, scatter: Matrix | None = None) -> Matrix:
+    """The same `L L^T` with orthogonal columns by falling length; those that are not rank are dropped."""
     U, lengths, _ = scipy.linalg.svd(L, full_matrices=False, check_finite=False)
-    kept = lengths > smallest * lengths.max(initial=0)
-    return with_fixed_signs(U[:, kept] * lengths[kept])
+    axes = U * lengths
+    return with_fixed_signs(axes[:, counts_as_rank(axes, share, scatter)])
+
+
+def counts_as_rank(L: Matrix, share: float = RANK_SHARE, scatter: Matrix | None = None) -> NDArray[np.bool_]:
+    """Of orthogonal columns: whether their squared lengths, the eigenvalues of A, are above a share of the largest.
+
+    Or else, with the scatter of the samples, whether their part of the distances is: features in large units have
+    small eigenvalues.
+    """
+    if not L.size:
+        return np.zeros(L.shape[1], dtype=np.bool_)
+    squares = (L**2).sum(axis=0)
+    kept: NDArray[np.bool_] = squares > share * squares.max()
+    if scatter is not None:
+        spreads = spreads_along(L, scatter)
+        kept |= spreads > share * spreads.max()
+    return kept
+
+
+def spreads_along(L: Matrix, scatter: Matrix) -> NDArray[np.float64]:
+    """The variance of the samples' codes along each column: `l^T S l`"""
+    spreads: NDArray[np.float64] = np.abs((L * (scatter @ L)).sum(axis=0))
+    return spreads
 
 
 def with_fixed_signs(L: Matrix) -> Matrix:
@@ -92,12 +171,12 @@ def rounding_floor(values: NDArray[np.float64]) -> float:
     return float(np.abs(values).max(initial=0) * len(values) * np.finfo(np.float64).eps * 4)
 
 
-def rank_of(A: Matrix) -> int:
-    above = rounding_floor(np.full(len(A), np.linalg.norm(A)))
+def rank_of(A: Matrix, scatter: Matrix | None = None) -> int:
+    """How many columns `leading_factor` has."""
+    above = max(RANK_SHARE * float(np.linalg.norm(A)), rounding_floor(np.full(len(A), np.linalg.norm(A))))
     if is_positive_definite(A - above * np.eye(len(A))):
         return len(A)
-    values = scipy.linalg.eigvalsh(A)
-    return int((values > rounding_floor(values)).sum())
+    return int(leading_factor(A, scatter=scatter).shape[1])
 
 
 def block_scores(G: Matrix, norm: Norm = "frobenius") -> NDArray[np.float64]:

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from samekind.extraction import extract
+from samekind.extraction import extract, with_roots
 from samekind.images.extractor import FAMILIES, Extractor
 from samekind.images.listing import ImageFile
 from samekind.images.regions import DEFAULT_COUNT
-from samekind.images.slbp import SoftLBP
 from samekind.kernels.types import IntArray
 from samekind.lfw.workplace import digest
-from samekind.store import DiskStore, GroupsOf, RootsOf
+from samekind.store import DiskStore, GroupsOf
 
 
 def evenly(n: int, among: int) -> IntArray:
@@ -44,13 +43,23 @@ class Faces:
             )
         _check_enough(store, self.families, self.regions)
 
-    def of_family(self, family: str) -> GroupsOf:
-        members = self.store.families[family]
-        chosen = members.start + evenly(self.regions, len(members))
-        part = next(part for part in self.extractor.parts if part.family.name == family)
-        if self.roots and isinstance(part.family, SoftLBP) and not part.family.root:
-            return GroupsOf(RootsOf(self.store, _rooted(self.extractor).to_json()), chosen)
-        return GroupsOf(self.store, chosen)
+    @cached_property
+    def view(self) -> Any:
+        """The regions that count, of every family that the store has enough of; a family has the same place always."""
+        return self.of_families([name for name, members in self.store.families.items() if len(members) >= self.regions])
+
+    def of_families(self, families: Sequence[str]) -> Any:
+        """The same of some families."""
+        chosen = [self._chosen(self.store.families[family]) for family in families]
+        groups = GroupsOf(self.store, np.concatenate(chosen))
+        return with_roots(groups) if self.roots else groups
+
+    def members(self, family: str) -> list[int]:
+        """The groups of a family in the view."""
+        return list(self.view.families[family])
+
+    def _chosen(self, members: range) -> IntArray:
+        return members.start + evenly(self.regions, len(members))
 
     @cached_property
     def extractor(self) -> Extractor:
@@ -63,19 +72,13 @@ class Faces:
         shared = {"crop": notes["crop"], "alignment": notes["alignment"]}
         parts = {part["name"]: part for part in notes["families"]}
         return {
-            family: digest(shared | {"parameters": parts[family]["parameters"], "names": groups.group_names})
+            family: digest(
+                shared
+                | {"parameters": parts[family]["parameters"], "names": groups.group_names, "roots": self.roots}
+            )
             for family in self.families
-            for groups in [self.of_family(family)]
+            for groups in [self.of_families([family])]
         }
-
-
-def _rooted(extractor: Extractor) -> Extractor:
-    """With the roots of histograms."""
-    parts = tuple(
-        replace(part, family=replace(part.family, root=True)) if isinstance(part.family, SoftLBP) else part
-        for part in extractor.parts
-    )
-    return replace(extractor, parts=parts)
 
 
 def ordered_families(names: Sequence[str]) -> tuple[str, ...]:

@@ -8,13 +8,14 @@ from typing import TypeVar
 
 import numpy as np
 
-from samekind.evaluation import flip_free_codes, flip_free_distances, pair_distances, pair_rows
+from samekind.evaluation import pair_rows
 from samekind.evaluation.lfw import Pair
 from samekind.images.extractor import Extractor, Part
 from samekind.images.listing import ImageFile
 from samekind.images.load import load_image
 from samekind.kernels.types import Array, IntArray
 from samekind.lfw.watch import Count
+from samekind.model.encoder import codes_with_mirror
 from samekind.model.metric import Metric
 from samekind.threads import effective_threads
 
@@ -29,11 +30,10 @@ def distances_of_pairs(
     pairs: Sequence[Pair],
     files: Sequence[ImageFile],
     *,
-    mirror_mean: bool = False,
     n_jobs: int | None = None,
     progress: Count = lambda done, total: None,
 ) -> dict[Key, Array]:
-    """Squared distances under each metric, one for each pair: flip-free ones, or between the codes of mirror means.
+    """Squared distances under each metric, one for each pair; mirror images count as each metric says.
 
     Most of what a picture costs does not depend on how many regions are read, so that many metrics cost little more
     than one.
@@ -43,35 +43,9 @@ def distances_of_pairs(
     pictures, both = [files[row] for row in needed], places.reshape(-1, 2)
     codes: dict[Key, list[Array]] = {key: [] for key in metrics}
     for key, original, mirrored in _features_of(metrics, pictures, n_jobs, progress):
-        transform = metrics[key].transform
-        if mirror_mean:
-            codes[key].append(transform((original + mirrored) / 2))
-        else:
-            codes[key].append(flip_free_codes(transform(original), transform(mirrored)))
+        codes[key].append(codes_with_mirror(metrics[key].transform, metrics[key].mirror, original, mirrored))
     made = {key: np.concatenate(parts) for key, parts in codes.items()}
-    if mirror_mean:
-        return {key: pair_distances(each, both) for key, each in made.items()}
-    return {key: flip_free_distances(*each[both.T]) for key, each in made.items()}
-
-
-def codes_of_pictures(
-    metrics: Mapping[Key, Metric],
-    files: Sequence[ImageFile],
-    *,
-    mirror_mean: bool = False,
-    n_jobs: int | None = None,
-    progress: Count = lambda done, total: None,
-) -> dict[Key, tuple[Array, Array]]:
-    """Codes of the pictures and of their mirror images under each metric; of the mean of both, twice, if asked for."""
-    originals: dict[Key, list[Array]] = {key: [] for key in metrics}
-    mirrors: dict[Key, list[Array]] = {key: [] for key in metrics}
-    for key, original, mirrored in _features_of(metrics, files, n_jobs, progress):
-        transform = metrics[key].transform
-        both = [(original + mirrored) / 2] if mirror_mean else [original, mirrored]
-        codes = [transform(each) for each in both]
-        originals[key].append(codes[0])
-        mirrors[key].append(codes[-1])
-    return {key: (np.concatenate(originals[key]), np.concatenate(mirrors[key])) for key in metrics}
+    return {key: metrics[key].code_distance(*each[both.T]) for key, each in made.items()}
 
 
 def mean_picture(extractor: Extractor, files: Sequence[ImageFile], n_jobs: int | None = None) -> Array:

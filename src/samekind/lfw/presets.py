@@ -1,67 +1,63 @@
-"""Every choice of the study, and the presets."""
+"""What a study learns, and the presets: the learner's own, and sizes of the experiment."""
 
 from __future__ import annotations
 
-import math
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from samekind.kernels.lengths import Normalise
-from samekind.losses.pairwise import Balance
+from samekind.estimators import presets
+from samekind.estimators.presets import MANY_FACES
+from samekind.images.regions import DEFAULT_COUNT
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What is learned, from how much."""
+    """Regions of each family, spread evenly over those there are, and the learner's settings by their names."""
 
-    regions: int  # of each family, spread evenly over those there are
-    max_groups: int  # chosen of each family by step 1
-    min_images: int = 1  # step 1 does not learn from people with fewer
-    max_images: int | None = None  # of a person, the first ones, that step 1 learns from; None: all
-    joint_min_images: int = 1  # step 2 does not learn from people with fewer
-    roots: bool = True  # of the histograms of slbp
-    whiten: int = 45  # dimensions kept of a region
-    pair_balance: Balance = "samples"
-    threshold: float = 14.0  # of the pairwise loss
-    ridge: float | Literal["auto"] = 1.0  # of step 1
-    mirrored: bool = False  # step 2 learns from mirror images as well
-    normalise_groups: Normalise = "unit"  # of the intermediate features of each region, before step 2
-    weigh: float = 0.5  # power of step 1's deviations by which they are weighed; 0: all alike, 1: as in its codes
-    principal: int | None = 600  # directions of the intermediate features that step 2 learns from; None: all
-    joint_ridge: float | Literal["auto"] = 3.0  # of step 2
-    n_components: int | None = 150  # length of step 2's codes at the most; None: what the data ask for
-    anchors: int | Literal["auto", "all", "grow"] = "auto"  # images that step 2 compares with all others
-    normalise: Normalise = "root"  # of codes, after each step
-    mirror_mean: bool = True  # compares means of a picture and its mirror image, not by the paper's four distances
-    seed: int = 0
+    regions: int
+    learner: Mapping[str, Any]
+    seed: int = 0  # of all that is drawn at random
 
     def __post_init__(self) -> None:
-        if not 1 <= self.max_groups <= self.regions:
-            raise ValueError(
-                f"{self.max_groups} groups are to be chosen from {self.regions} regions: give at least 1 and at most "
-                "as many as there are regions."
-            )
-        if not (math.isfinite(self.weigh) and self.weigh >= 0):
-            raise ValueError(f"weigh is {self.weigh!r}: give a number of at least 0.")
+        if self.regions < 1:
+            raise ValueError(f"regions={self.regions!r} must be at least 1.")
 
-    def changed(self, **changes: Any) -> Settings:
-        """With the changes that are not None."""
-        return replace(self, **{name: value for name, value in changes.items() if value is not None})
-
-    def with_limits(
-        self, *, n_components: int | None = None, principal: int | None = None, max_images: int | None = None
+    def changed(
+        self, changes: Sequence[str] = (), *, regions: int | None = None, seed: int | None = None, **learner: Any
     ) -> Settings:
-        """With limits that are not None; 0 means no limit."""
-        given = {"n_components": n_components, "principal": principal, "max_images": max_images}
-        limits: dict[str, Any] = {name: length or None for name, length in given.items() if length is not None}
-        return replace(self, **limits)
+        """With changes as `name=value`, and with those by name that are not None."""
+        given = {name: value for name, value in learner.items() if value is not None}
+        made = presets.changed(dict(self.learner) | given, changes)
+        return Settings(
+            self.regions if regions is None else regions, made, self.seed if seed is None else seed
+        )
+
+    @property
+    def roots(self) -> bool:
+        """Whether square roots of histograms are learned from."""
+        return bool(self.learner["roots"])
+
+    @property
+    def mirror(self) -> Any:
+        """How mirror images count when pictures are compared."""
+        return self.learner["mirror"]
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return {"regions": self.regions, "learner": dict(self.learner), "seed": self.seed}
 
 
 PRESETS = {
-    "quick": Settings(regions=1_000, max_groups=20, min_images=2, joint_min_images=2, n_components=100, anchors=2_000),
-    "standard": Settings(regions=4_000, max_groups=200, min_images=2, max_images=10),
-    "full": Settings(regions=13_260, max_groups=400),
+    "quick": Settings(
+        1_000,
+        MANY_FACES
+        | {"max_groups": 20, "n_components": 100, "joint__anchors": 2_000}
+        | {"selection__max_per_class": None, "joint__min_per_class": 2},
+    ),
+    "standard": Settings(4_000, MANY_FACES | {"max_groups": 200}),
+    "full": Settings(
+        DEFAULT_COUNT,
+        MANY_FACES | {"max_groups": 400, "selection__min_per_class": 1, "selection__max_per_class": None},
+    ),
+    **{name: Settings(4_000 if name != "paper" else DEFAULT_COUNT, own) for name, own in presets.PRESETS.items()},
 }

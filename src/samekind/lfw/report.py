@@ -36,8 +36,9 @@ CHOSEN = {
     "accuracy": "they are the best for those pairs",
 }
 DISTANCES = {
-    True: "those between codes of the means of a picture and its mirror image",
-    False: "flip-free, as in the paper: means of the four between two pictures and their mirror images",
+    "none": "those between the codes of pictures as they are",
+    "mean": "those between codes of the means of a picture and its mirror image",
+    "distances": "flip-free, as in the paper: means of the four between two pictures and their mirror images",
 }
 
 
@@ -54,7 +55,7 @@ def _sections(findings: Findings, face: Array) -> Iterator[Section]:
         "Ranks and errors after each step",
         f"As the paper's Table 1: mean ± standard deviation over {splits}; in brackets, where the threshold "
         f"comes from. Thresholds come from {sources}; {CHOSEN[findings.threshold_by]}. Distances are "
-        f"{DISTANCES[findings.settings.mirror_mean]}.",
+        f"{DISTANCES[findings.settings.mirror]}.",
         table1(findings),
     )
     yield Section(
@@ -80,7 +81,14 @@ def _sections(findings: Findings, face: Array) -> Iterator[Section]:
         )
     yield from _regions(findings, face, first.title)
     yield Section(
-        "Settings", table=Table(["setting", "value"], [[n, str(v)] for n, v in findings.settings.to_json().items()])
+        "Settings",
+        table=Table(
+            ["setting", "value"],
+            [
+                ["regions", str(findings.settings.regions)],
+                *([name, str(value)] for name, value in findings.settings.learner.items()),
+            ],
+        ),
     )
     yield Section("Time", "Of each stage, and of this run; what was there already took none.", _times(findings))
 

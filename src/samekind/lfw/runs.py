@@ -41,10 +41,10 @@ class Run:
     def same(self) -> NDArray[np.bool_]:
         return np.array([pair.same for pair in self.pairs], dtype=np.bool_)
 
-    def training_images(self, min_images: int, max_images: int | None = None) -> tuple[Image, ...]:
-        """Of the training people who have at least so many; the first of each, at most so many."""
-        people = [person for person in self.split.train.people if person.n_images >= min_images]
-        return tuple(image for person in people for image in person.images[:max_images])
+    @property
+    def training_images(self) -> tuple[Image, ...]:
+        """Of the training people."""
+        return self.split.train.images
 
     @property
     def images(self) -> tuple[Image, ...]:

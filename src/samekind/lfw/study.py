@@ -25,11 +25,9 @@ from samekind.lfw.runs import Learned, Results, Run, ThresholdBy, checked_folds,
 from samekind.lfw.stages import Stage, stages_of
 from samekind.lfw.watch import Unwatched, Watch
 from samekind.lfw.workplace import Workplace, digest
-from samekind.model.metric import Metric
 from samekind.store import DiskStore
 
 COMPARING = "comparing pictures"
-MIRRORING = "describing mirror images"
 HELD_BYTES = 1_000_000_000  # of metrics that pictures are compared by in one pass; codes come on top
 
 
@@ -157,7 +155,7 @@ class Study:
     def _learn(self, run: Run, place: Workplace, faces: Faces) -> None:
         place.begin()
         # Whatever learns, whitens or chooses regions gets the rows that it has and no others.
-        learner = Learner.of(run, faces, self.files, self.settings, self.memory, self.n_jobs)
+        learner = Learner.of(run, faces, self.settings, self.memory, self.n_jobs)
         for stage in self.stages:
             if not place.has(stage):
                 self._learn_stage(run, stage, place, learner)
@@ -165,20 +163,12 @@ class Study:
     def _learn_stage(self, run: Run, stage: Stage, place: Workplace, learner: Learner) -> None:
         checkpoint = place.checkpoint(stage)
         firsts = {family: place.metric(Stage(1, (family,))) for family in stage.families} if stage.step == 2 else {}
-        if self.settings.mirrored:
-            self._mirror(run, learner, {family: first for family, first in firsts.items() if not learner.knows(family)})
         with self._clocked(stage.title), self.watch.learning(f"{run.title}: {stage.title}") as observer:
             if stage.step == 1:
                 metric, facts = learner.step1(stage.families[0], checkpoint, observer)
             else:
                 metric, facts = learner.step2(firsts, checkpoint, observer)
         place.finish(stage, metric, facts)
-
-    def _mirror(self, run: Run, learner: Learner, firsts: Mapping[str, Metric]) -> None:
-        """Mirror images are not in the store: the chosen regions of them are described here."""
-        for family, metric in firsts.items():
-            with self._clocked(MIRRORING), self.watch.counting(f"{run.title}: {family}, {MIRRORING}") as progress:
-                learner.intermediate(family, metric, progress)
 
     def _compare(self, several: Sequence[tuple[Run, Workplace]]) -> None:
         """The pairs that these splits share, under the metrics of all of them."""
@@ -192,7 +182,6 @@ class Study:
                 metrics,
                 first.pairs,
                 self.files,
-                mirror_mean=self.settings.mirror_mean,
                 n_jobs=self.n_jobs,
                 progress=progress,
             )

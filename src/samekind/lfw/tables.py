@@ -103,7 +103,8 @@ def _papers_figures(stage: Stage) -> list[str]:
 
 
 def _dimensions(findings: Findings, family: str) -> str:
-    return f"{findings.settings.regions * min(findings.settings.whiten, FAMILIES[family]().size):,}"
+    whiten, size = findings.settings.learner.get("selection__whiten", "auto"), FAMILIES[family]().size
+    return f"{findings.settings.regions * (min(whiten, size) if isinstance(whiten, int) else size):,}"
 
 
 def _figure(values: Sequence[float] | np.ndarray[Any, np.dtype[Any]]) -> Figure:

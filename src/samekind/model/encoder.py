@@ -41,13 +41,13 @@ class Encoder:
     mirror: Mirror
 
     def features(self, image: Any, name: str) -> Array:
-        """The selected columns of one picture, (1, n_columns); also those of its mirror image, or their mean."""
+        """The selected columns of one picture, and of its mirror image where that counts: (1 or 2, n_columns)."""
         return self._describe(self.align(picture_from(image, name), name))
 
     def codes(self, features: Sequence[Array]) -> Array:
         """Codes (n, n_components), or (n, n_components + 1), of what `features` gave for n pictures."""
-        Z = self.project(np.concatenate(features)).reshape(len(features), -1, self.n_components)
-        return flip_free_codes(Z[:, 0], Z[:, 1]) if self.mirror == "distances" else Z[:, 0]
+        X = np.stack(features)  # (n, 1 or 2, n_columns)
+        return codes_with_mirror(self.project, self.mirror, X[:, 0], X[:, -1])
 
     def encode(self, images: Any, n_jobs: int | None = None) -> Array:
         """Codes of one or many pictures, paths or arrays.
@@ -100,8 +100,16 @@ class Encoder:
     def _describe(self, aligned: Aligned) -> Array:
         if self.mirror == "none":
             return self.extractor.features(aligned.picture)[np.newaxis]
-        both = self.extractor.features_and_mirrored(aligned.picture)
-        return both if self.mirror == "distances" else both.mean(axis=0, keepdims=True)
+        return self.extractor.features_and_mirrored(aligned.picture)
+
+
+def codes_with_mirror(project: Callable[[Array], Array], mirror: Mirror, original: Array, mirrored: Array) -> Array:
+    """Codes of pictures from the features (n, n_columns) of them and of their mirror images."""
+    if mirror == "none":
+        return project(original)
+    if mirror == "mean":
+        return project((original + mirrored) / 2)
+    return flip_free_codes(project(original), project(mirrored))
 
 
 def _listed(images: Any) -> list[tuple[Any, str]]:

@@ -241,13 +241,19 @@ class Metric:
             )
         return Encoder(extractor, extractor.aligner(landmarks, several), self.transform, self.n_components, self.mirror)
 
+    @property
+    def distance_function(self) -> Callable[[Floats, Floats], Floats] | None:
+        """Squared distances of codes row by row, for those who compare many; None: squared Euclidean distance."""
+        return flip_free_distances if self.mirror == "distances" else None
+
     def code_distance(self, a: ArrayLike, b: ArrayLike) -> Floats:
         """Squared distances (n,) of codes, row by row, as `transform` or `encode` gave them."""
         first, second = np.atleast_2d(finite_floats(a, "a")), np.atleast_2d(finite_floats(b, "b"))
         if first.shape[-1] != second.shape[-1]:
             raise ValueError(f"Codes of {first.shape[-1]} and {second.shape[-1]} numbers are of different metrics.")
-        if self.mirror == "distances" and first.shape[-1] == self.n_components + 1:
-            return flip_free_distances(first, second)
+        own = self.distance_function
+        if own is not None and first.shape[-1] == self.n_components + 1:
+            return own(first, second)
         if first.shape[-1] != self.n_components:
             raise ValueError(f"Codes have {first.shape[-1]} numbers, but those of this metric have {self.n_components}.")
         between = first - second

@@ -7,10 +7,11 @@ import numpy as np
 from samekind.compute.sources import FactoredDistances, ScaledSum, TileSource
 from samekind.compute.tiles import Tile
 from samekind.kernels.laplacian import GramForm, InnerForm
-from samekind.kernels.spectral import Matrix, leading_factor, project_psd
+from samekind.kernels.spectral import RANK_SHARE, Matrix, estimated_gap, leading_factor, project_psd, spreads_along
 from samekind.kernels.types import Array
 from samekind.objective import Objective, Weights
 from samekind.solvers import projected
+from samekind.solvers.preconditioner import CURVATURE, Preconditioner
 from samekind.solvers.projected import Point
 
 
@@ -18,7 +19,8 @@ from samekind.solvers.projected import Point
 class BlockProblem:
     """Line 5: min over alpha >= 0 and A_k >= 0 of f(alpha A + A_k), Z (N, d) being group k.
 
-    A point is `[s alpha, A_k]` in one vector, s = ||A||_F: then both parts are measured in the same unit.
+    A point is `[s alpha, A_k]` in one vector, s = ||A||_F: then both parts are measured in the same unit. With a
+    preconditioner it is `[t alpha, M]`, `A_k = W M W^T`, t the curvature of f in alpha to the same measure.
     """
 
     objective: Objective
@@ -27,6 +29,8 @@ class BlockProblem:
     present: TileSource[Array]  # D0, the distances under A
     scale: float  # s
     present_block: Matrix  # A's own block of group k
+    preconditioner: Preconditioner | None = None
+    mean_distance: float = 0.0  # of D0, for t
     tilt: Point | None = None  # of a sample: what its gradient lacks of that over all pairs, at some point
 
     @property
@@ -62,12 +66,21 @@ class BlockProblem:
         _, form = weights.into(self._form())
         return self._gradient(*self.unpack(self.start), *form)
 
+    @property
+    def unit(self) -> float:
+        """Of alpha: s, or t."""
+        if self.preconditioner is None or not self.scale:
+            return self.scale
+        return float((CURVATURE * self.mean_distance**2 + self.ridge * self.scale**2) ** 0.5) or self.scale
+
     def pack(self, alpha: float, A: Matrix) -> Point:
-        return np.concatenate([[alpha * self.scale], A.ravel()])
+        M = A if self.preconditioner is None else self.preconditioner.matrix(A)
+        return np.concatenate([[alpha * self.unit], M.ravel()])
 
     def unpack(self, x: Point) -> tuple[float, Matrix]:
-        alpha = float(x[0]) / self.scale if self.scale else 1.0
-        return alpha, x[1:].reshape(self.present_block.shape)
+        alpha = float(x[0]) / self.unit if self.scale else 1.0
+        M = self._matrix(x)
+        return alpha, M if self.preconditioner is None else self.preconditioner.metric(M)
 
     def value(self, x: Point) -> float:
         alpha, A = self.unpack(x)
@@ -84,7 +97,17 @@ class BlockProblem:
         return np.concatenate([np.maximum(x[:1], 0), project_psd(self._matrix(x)).ravel()])
 
     def lower_bound(self, x: Point, value: float, gradient: Point) -> float:
-        return projected.strongly_convex_bound(self, self.strong_convexity, x, value, gradient)
+        """By the ridge's strong convexity in `[s alpha, A_k]`."""
+        if self.preconditioner is None:
+            return projected.strongly_convex_bound(self, self.strong_convexity, x, value, gradient)
+        plain = replace(self, preconditioner=None, tilt=None)
+        slope = float(gradient[0]) * self.unit / self.scale if self.scale else 0.0
+        G = self.preconditioner.pushed(self._matrix(gradient))
+        return plain.lower_bound(plain.pack(*self.unpack(x)), value, np.concatenate([[slope], G.ravel()]))
+
+    def estimated_gap(self, x: Point, gradient: Point) -> float:
+        along = estimated_gap(x[:1, np.newaxis], gradient[:1, np.newaxis]) if self.scale else 0.0
+        return along + estimated_gap(self._matrix(x), self._matrix(gradient))
 
     def distances(self, alpha: float, A: Matrix) -> ScaledSum:
         own = FactoredDistances.quadratic(self.Z, self.Z @ A.astype(self.Z.dtype))
@@ -97,7 +120,8 @@ class BlockProblem:
         """From those of the loss by A_k and by alpha."""
         G = G + self.ridge * (A + alpha * self.present_block)
         slope += self.ridge * (alpha * self.scale**2 + float(np.vdot(self.present_block, A)))
-        return np.concatenate([[slope / self.scale if self.scale else 0.0], G.ravel()])
+        G = G if self.preconditioner is None else self.preconditioner.pulled(G)
+        return np.concatenate([[slope / self.unit if self.scale else 0.0], G.ravel()])
 
     def _tilt_value(self, x: Point) -> float:
         return 0.0 if self.tilt is None else float(self.tilt @ (x - self.start))
@@ -116,23 +140,43 @@ class BlockMetric:
     """A sparse block diagonal A: one small matrix per chosen group, in order of first choice."""
 
     blocks: dict[int, Matrix] = field(default_factory=dict)
+    scatters: dict[int, Matrix] = field(default_factory=dict)  # of the groups' samples, centred, where they are known
 
     def block(self, k: int, size: int) -> Matrix:
         return self.blocks.get(k, np.zeros((size, size)))
 
-    def add(self, k: int, A: Matrix, alpha: float) -> None:
-        """A <- alpha A + A_k"""
+    def add(self, k: int, A: Matrix, alpha: float, scatter: Matrix | None = None) -> None:
+        """A <- alpha A + A_k; `scatter` is `Z^T Z / N` of the group."""
+        if scatter is not None:
+            self.scatters[k] = scatter
         present = self.block(k, len(A))
         self.blocks = {j: alpha * B for j, B in self.blocks.items()}
         self.blocks[k] = alpha * present + A
+
+    def mean_distance(self) -> float:
+        """Of two samples: `2 sum_k <A_k, S_k>`."""
+        return 2 * sum(float(np.vdot(A, self.scatters[k])) for k, A in self.blocks.items() if k in self.scatters)
 
     def norm(self) -> float:
         return float(np.sqrt(sum(np.vdot(A, A) for A in self.blocks.values())))
 
     def factors(self) -> dict[int, Matrix]:
-        """L_k with `A_k = L_k L_k^T`, the groups whose block is zero left out."""
-        factors = {k: leading_factor(A) for k, A in self.blocks.items()}
+        """L_k with `A_k = L_k L_k^T`, less what is not rank beside the largest of all blocks; empty ones left out."""
+        whole = {k: leading_factor(A, share=0.0) for k, A in self.blocks.items()}
+        squares = {k: (L**2).sum(axis=0) for k, L in whole.items()}
+        spreads = {k: spreads_along(L, self.scatters[k]) for k, L in whole.items() if k in self.scatters}
+        floors = [RANK_SHARE * _largest(of) for of in (squares, spreads)]
+        factors = {}
+        for k, L in whole.items():
+            kept = squares[k] > floors[0]
+            if k in spreads:
+                kept |= spreads[k] > floors[1]
+            factors[k] = L[:, kept]
         return {k: L for k, L in factors.items() if L.shape[1]}
 
     def rank(self) -> int:
         return sum(L.shape[1] for L in self.factors().values())
+
+
+def _largest(by_group: dict[int, Point]) -> float:
+    return max((float(numbers.max(initial=0)) for numbers in by_group.values()), default=0.0)

@@ -47,7 +47,7 @@ def certify(
     """The certificate of A, and the eigenvectors (columns) along which f still falls, steepest first.
 
     `known_bound` is what f is known not to go below, if a solver has seen more than A tells; `known` are f and its
-    gradient at A, if it has looked at them.
+    gradient at A, if it has looked at them. A gap within the rounding of f counts as closed.
     """
     value, G = problem.value_and_gradient(A) if known is None else known
     values, vectors = eigh(G)
@@ -55,5 +55,5 @@ def certify(
     active = np.isfinite(problem.trace_bound) and trace >= problem.trace_bound * (1 - 1e-6)
     multiplier = max(0.0, -slope / trace) if active else 0.0
     gap = max(value - max(problem.lower_bound(A, value, G), known_bound), 0.0)
-    certificate = Certificate(value, gap, tol, float(values[0]) + multiplier, multiplier, rank)
+    certificate = Certificate(value, gap, max(tol, problem.rounding), float(values[0]) + multiplier, multiplier, rank)
     return certificate, vectors[:, values + multiplier < 0]

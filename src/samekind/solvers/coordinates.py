@@ -1,7 +1,7 @@
 """Coordinates in which classes are round: descent over L starts well in them, and converges in fewer iterations.
 
-`L = W M` with `W = (S + shrinkage I)^-1/2`, S being the scatter within classes. The leading directions between class
-means, in these coordinates, are those of linear discriminant analysis.
+`L = W M` with `W = P (S + shrinkage I)^-1/2`, S being the scatter within classes of `Z P`, P a preconditioner's.
+The leading directions between class means, in these coordinates, are those of linear discriminant analysis.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -12,6 +12,7 @@ import numpy as np
 
 from samekind.kernels.spectral import Matrix, eigh
 from samekind.kernels.types import Array, IntArray
+from samekind.solvers.preconditioner import Preconditioner
 
 SHRINKAGE = 0.1  # times the mean variance within classes
 ROWS_AT_ONCE = 4_096  # at least, unless a class ends them: a product of D x D for each
@@ -29,9 +30,13 @@ class Coordinates:
     between: Matrix
 
     @classmethod
-    def of(cls, Z: Array, class_sizes: IntArray, map_: Map) -> "Coordinates":
-        """From samples in class order, centred."""
+    def of(
+        cls, Z: Array, class_sizes: IntArray, map_: Map, preconditioner: Preconditioner | None = None
+    ) -> "Coordinates":
+        """From samples in class order, centred; of the coordinates of a preconditioner, if there is one."""
         total, between = scatters(Z, class_sizes, map_)
+        if preconditioner is not None:
+            total, between = preconditioner.pulled(total), preconditioner.pulled(between)
         if not (np.isfinite(total).all() and np.isfinite(between).all()):
             raise ValueError(
                 "The variances of the features are not finite: they are too large for their precision. Scale them down."
@@ -40,8 +45,11 @@ class Coordinates:
         variances = np.maximum(variances, 0)
         shrinkage = SHRINKAGE * float(variances.mean())
         deviations = np.sqrt(variances + (shrinkage or 1.0))
-        W = (axes / deviations) @ axes.T
-        return cls(W, (axes * deviations) @ axes.T, W @ between @ W)
+        W, inverse = (axes / deviations) @ axes.T, (axes * deviations) @ axes.T
+        between = W @ between @ W
+        if preconditioner is None:
+            return cls(W, inverse, between)
+        return cls(preconditioner.W @ W, inverse @ preconditioner.inverse, between)
 
     def first_factor(self, rank: int) -> Matrix:
         """The leading directions between classes, at most `rank`; squared distances are 1 on average."""

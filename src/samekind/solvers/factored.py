@@ -16,17 +16,19 @@ from typing import Any, Literal, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from samekind.kernels.spectral import Matrix, principal_axes
+from samekind.kernels.spectral import Matrix, estimated_gap, principal_axes
 from samekind.solvers import lbfgs
 from samekind.solvers.certificate import Certificate, ConvexMetricProblem, certify
 from samekind.solvers.coordinates import Coordinates
+from samekind.solvers.preconditioner import Preconditioner
 
 Leg: TypeAlias = Literal["free", "sphere", "inside"]
 
 STATIONARY = 1e-3  # L-BFGS ends when a step lowers f by less than this share of `tol`
 MAX_TIGHTENINGS = 3
 MAX_SHORTENINGS = 20
-NEGLIGIBLE = 0.03  # length of a column, relative to the longest
+WITHOUT_LENGTH = 1e-12  # the same, of columns that are dropped between two legs
+NEGLIGIBLE = 1e-3  # squared length of a column, relative to the longest
 
 
 class FactoredProblem(ConvexMetricProblem, Protocol):
@@ -112,25 +114,30 @@ def minimise_factored(
     certified: bool = True,
     scale: float | None = None,
     coordinates: Coordinates | None = None,
+    preconditioner: Preconditioner | None = None,
 ) -> FactoredSolution:
     """From L0, up the staircase to `max_rank` columns or to a relative gap of `tol`.
 
     `certified=False` stays at the rank of L0 and ends where L is stationary. `scale` is that of a similar problem's
-    last run, in the same `coordinates`. With `resume` neither it nor L0 is looked at.
+    last run, in the same `coordinates`. With `resume` neither it nor L0 is looked at. Where nothing bounds f from
+    below, the gap is estimated, in the coordinates of the `preconditioner`.
     """
     descent = _Descent(problem, tol, max_iter, observe, coordinates)
     now = descent.started("free", L0, scale) if resume is None else resume
+    scatter = None if preconditioner is None else preconditioner.scatter
     may_be_optimal = max_rank >= now.shape[0]
     while True:
         now = descent.to_stationary(now)
-        L = principal_axes(within_trace(descent.factor(now), problem.trace_bound))
+        L = principal_axes(within_trace(descent.factor(now), problem.trace_bound), WITHOUT_LENGTH)
         if not certified:
             converged = not descent.over(now)
             return FactoredSolution(L, None, now.n_iter, now.n_evaluations, converged, now.run.scale)
-        certificate, falling = certify(problem, L @ L.T, L.shape[1], tol)
-        if certificate.optimal or descent.over(now):
+        look = problem.value_and_gradient(L @ L.T)
+        certificate, falling = certify(problem, L @ L.T, L.shape[1], tol, known=look)
+        optimal = certificate.optimal or _nearly_optimal(certificate, L @ L.T, look[1], preconditioner)
+        if optimal or descent.over(now):
             break
-        wider = _widened(problem, L, falling, max_rank, certificate)
+        wider = _widened(problem, L, falling, max_rank, certificate, scatter)
         if wider is not None:
             now = descent.restarted(now, wider)
         elif may_be_optimal and now.tightenings < MAX_TIGHTENINGS:
@@ -142,9 +149,17 @@ def minimise_factored(
         certificate,
         now.n_iter,
         now.n_evaluations,
-        converged=certificate.optimal or not (descent.over(now) or may_be_optimal),
+        converged=optimal or not (descent.over(now) or may_be_optimal),
         scale=now.run.scale,
     )
+
+
+def _nearly_optimal(certificate: Certificate, A: Matrix, G: Matrix, by: Preconditioner | None) -> bool:
+    """By the estimated gap, where no bound is known."""
+    if np.isfinite(certificate.gap):
+        return False
+    gap = estimated_gap(A, G) if by is None else by.estimated_gap(A, G)
+    return bool(gap <= certificate.tol * abs(certificate.value))
 
 
 class _Descent:
@@ -257,7 +272,7 @@ class _Free:
         return M if self.coordinates is None else self.coordinates.W @ M
 
     def pull_back(self, v: Matrix, gradient: Matrix) -> Matrix:
-        return (gradient if self.coordinates is None else self.coordinates.W @ gradient).ravel()
+        return (gradient if self.coordinates is None else self.coordinates.W.T @ gradient).ravel()
 
 
 class _Sphere(_Free):
@@ -279,14 +294,19 @@ class _Sphere(_Free):
 
 
 def _widened(
-    problem: FactoredProblem, L: Matrix, falling: Matrix, max_rank: int, certificate: Certificate
+    problem: FactoredProblem,
+    L: Matrix,
+    falling: Matrix,
+    max_rank: int,
+    certificate: Certificate,
+    scatter: Matrix | None = None,
 ) -> Matrix | None:
     """L with columns along which f falls, at most as many as it has; None when none lowers f.
 
     A full L gives up its shortest columns for them: a column of almost no length cannot find its way by itself.
     """
     if L.shape[1] == max_rank:
-        L = principal_axes(L, NEGLIGIBLE)
+        L = principal_axes(L, NEGLIGIBLE, scatter)
     columns = falling[:, : min(max_rank - L.shape[1], max(1, L.shape[1]))]
     if not columns.size:
         return None

@@ -30,6 +30,7 @@ from samekind.solvers.growth import (
 )
 from samekind.solvers.jointproblem import JointProblem
 from samekind.solvers.jointstate import JointState, Run
+from samekind.solvers.preconditioner import Preconditioner
 from samekind.solvers.span import has_span, in_span
 from samekind.solvers.tilts import Sight, TiltedProblem
 from samekind.solvers.ways import Convex, Factored, Found, Look, Problem, Solver, Way
@@ -53,7 +54,8 @@ class JointResult:
     solver: str
     n_iter: int
     n_evaluations: int
-    converged: bool
+    converged: bool  # the gap was closed, before any cut to n_components; on samples, as far as their noise lets it;
+    # over L of bounded rank, where no gap closes, at a stationary point
     stopped: bool  # by the observer
     outside: float = 0.0  # what A is, times the identity, outside of the span: the ridge's centre
     span: Matrix | None = None  # (D, p), orthonormal: of the samples, where it was solved in their span
@@ -128,12 +130,12 @@ def _out_of_span(result: JointResult, V: Matrix, problem: JointProblem, n_compon
 
 
 def _way(problem: JointProblem, solver: Solver, n_components: int | None, tol: float) -> Way:
+    preconditioner = Preconditioner.of(problem.Z, problem.ridge)
     if solver == "convex":
-        return Convex(n_components, tol)
+        return Convex(n_components, tol, preconditioner)
     objective = problem.objective
-    return Factored(
-        n_components, tol, Coordinates.of(problem.Z, objective.relation.class_sizes, objective.executor.map)
-    )
+    coordinates = Coordinates.of(problem.Z, objective.relation.class_sizes, objective.executor.map, preconditioner)
+    return Factored(n_components, tol, coordinates, preconditioner)
 
 
 def choose_solver(n_features: int, n_components: int | None, n_samples: int) -> Solver:
@@ -189,17 +191,22 @@ class _Course:
     def descended(self, state: JointState) -> tuple[Found, JointState]:
         """To where a stage has no more to give: on a sample that is its noise."""
         stage, last = self.stages[state.stage], state.stage == len(self.stages) - 1
-        settles = len(self.stages) > 1 and (last or not stage.objective.is_sample)
+        settles = len(self.stages) > 1 and (self._few_columns if last else not stage.objective.is_sample)
         began = stage.value(state.start) if settles and not last else None
         others = self._others(stage, state) if not settles and _is_sample(stage) else None
         watch = _Watch(stage, self.way, self.listener, state, settles=settles, tol=self.tol, began=began, others=others)
-        found = self._found(stage, state, watch, certified=len(self.stages) == 1)
+        found = self._found(stage, state, watch, certified=len(self.stages) == 1 or (last and not settles))
         found = replace(found, converged=found.converged or watch.settled, complete=last)
         if others is not None:
             found = replace(found, point=watch.safe_end(found.point))
         if not last and settles:
             found = replace(found, bound=-np.inf)
         return found, _after(state, found, state.stage + (not last))
+
+    @property
+    def _few_columns(self) -> bool:
+        """Whether no gap says how near the end is: the rank is bounded."""
+        return self.way.name == "factored" and self.way.n_components is not None
 
     def _others(self, stage: JointProblem, state: JointState) -> JointProblem:
         """Anchors that are not learned from, to tell what is gained from what only its own anchors see."""
@@ -228,12 +235,14 @@ class _Course:
         look = Look(*whole.value_and_gradient(point))
         bound = whole.lower_bound(point, *look)
         gap, gain, little = look.value - bound, state.looks.level - look.value, self.tol * abs(look.value)
+        close = gap <= max(self.tol, whole.rounding) * abs(look.value)
         stopped = self.listener.tell(whole, state, 1, look.value, self.way.rank(point), gap=gap)
         settled = max(abs(gain), state.looks.promise) <= LOOKS_SETTLED * little
-        if gap <= little or settled or stopped:
-            close = bool(gap <= little or settled)
-            return Found(point, 1, 1, close, None, state.hint, bound, look, complete=close), state
+        if close or stopped:
+            return Found(point, 1, 1, bool(close), None, state.hint, bound, look, complete=bool(close)), state
         looks = state.looks.with_one(Sight(point, *look, *self.sample.value_and_gradient(point)))
+        if settled:  # the sample has no more to say, but the gap is open: on all rows from here
+            looks = replace(looks, n_in_vain=MOST_IN_VAIN)
         assert looks.best is not None
         return None, replace(
             state,
@@ -396,24 +405,27 @@ class _Watch:
 def _finished(
     problem: JointProblem, way: Way, stage: JointProblem, found: Found, state: JointState, *, stopped: bool, seed: int
 ) -> JointResult:
-    """f as it is over all rows, or as anchors see it that were not learned from; the certificate likewise."""
-    full = way.factor(found.point, None)
+    """f and certificate of the metric as returned, over all rows, or as anchors see it that were not learned from."""
     L = way.factor(found.point, way.n_components)
     rng = np.random.RandomState([seed, state.stage, 1])
     sampled = stage.objective.is_sample
     seen = problem.on_sample(stage.objective.n_anchors, rng, without=stage) if sampled else problem
-    certificate, dear = found.certificate, False
-    if certificate is None:
-        dear = not sampled and way.name == "factored" and stage.objective.n_candidates > 2 * CERTIFIED_ON
+    certificate, dear, cut = found.certificate, False, L.shape[1] < way.factor(found.point, None).shape[1]
+    if certificate is None or L.shape != found.point.shape:
+        certified = certificate is not None
+        dear = not (sampled or certified) and way.name == "factored" and stage.objective.n_candidates > 2 * CERTIFIED_ON
         judge = problem.on_sample(CERTIFIED_ON, rng) if dear else seen
-        bound = -np.inf if dear or sampled else found.bound  # that of these very rows
-        look = found.look or judge.value_and_gradient_at(full)
-        certificate, _ = certify(judge, full @ full.T, full.shape[1], way.tol, bound, look)
+        bound = found.bound if certificate is None else certificate.value - certificate.gap
+        look = None if cut else found.look
+        known = -np.inf if dear or sampled else bound  # that of these very rows
+        certificate, _ = certify(judge, L @ L.T, L.shape[1], way.tol, known, look or judge.value_and_gradient_at(L))
     if sampled:
         estimates = seen.factored_batch_values(L)
     else:
-        known = L.shape == full.shape and not dear
-        estimates = np.array([certificate.value if known else way.value(stage, L)])
+        estimates = np.array([way.value(stage, L) if dear else certificate.value])
+    converged = bool(found.complete and found.converged)
+    if way.n_components is None and not (sampled or dear) and np.isfinite(certificate.gap):
+        converged &= certificate.optimal
     return JointResult(
         L,
         certificate,
@@ -423,6 +435,6 @@ def _finished(
         way.name,
         state.earlier_iterations,
         state.earlier_evaluations,
-        converged=bool(found.complete and found.converged),
+        converged=converged,
         stopped=stopped,
     )

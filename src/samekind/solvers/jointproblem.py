@@ -6,7 +6,7 @@ import numpy as np
 
 from samekind.compute.sources import FactoredDistances
 from samekind.kernels.laplacian import GramForm, ProductForm
-from samekind.kernels.spectral import Matrix, eigh, project_trace_ball
+from samekind.kernels.spectral import Matrix, eigh, estimated_gap, project_trace_ball
 from samekind.kernels.types import Array
 from samekind.objective import Objective
 from samekind.solvers import projected
@@ -82,11 +82,15 @@ class JointProblem:
         return project_trace_ball(A, self.trace_bound)
 
     def lower_bound(self, A: Matrix, value: float, G: Matrix) -> float:
-        """By the ridge's strong convexity; without a ridge `f + <G, A* - A>`, A* the worst within the trace bound."""
-        if self.ridge > 0:
-            return projected.strongly_convex_bound(self, self.ridge, A, value, G)
+        """By the ridge's strong convexity; and `f + <G, A* - A>`, A* the worst within a trace bound."""
+        bound = projected.strongly_convex_bound(self, self.ridge, A, value, G)
+        if self.ridge > 0 and np.isinf(self.trace_bound):
+            return bound
         steepest = float(eigh(G)[0][0])
-        return value - float(np.vdot(G, A)) + (steepest * self.trace_bound if steepest < 0 else 0.0)
+        return max(bound, value - float(np.vdot(G, A)) + (steepest * self.trace_bound if steepest < 0 else 0.0))
+
+    def estimated_gap(self, A: Matrix, G: Matrix) -> float:
+        return estimated_gap(A, G)
 
     def factored_value_and_gradient(self, L: Matrix) -> tuple[float, Matrix]:
         """f(L L^T) and its gradient `2 (G + ridge (L L^T - centre I)) L`; from `(S - W - W^T) Z L` when L is narrow."""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 Point: TypeAlias = NDArray[np.float64]
 
-PATIENCE, STALLED = 10, 0.01  # f is at rest when it falls by less than STALLED * tol of itself in PATIENCE iterations
+PATIENCE = 10  # f is at rest when it falls by no more than its rounding in so many iterations
 REMEMBERED = 8  # steps that the model is made from
 BENT = 1e-8  # cosine of a step and the change of the gradient below which it tells nothing of the curvature
 MOST_PROJECTIONS = 12  # of the minimisation of a model
@@ -44,6 +44,10 @@ class ProjectedProblem(Protocol):
         """What f cannot go below, from its value and gradient at one point; -inf where nothing is known."""
         ...
 
+    def estimated_gap(self, x: Point, gradient: Point) -> float:
+        """What f may still fall, by a criterion that no scale changes; asked for where nothing bounds f from below."""
+        ...
+
 
 @dataclass(frozen=True)
 class Solution:
@@ -52,7 +56,7 @@ class Solution:
     gap: float  # an upper bound of value - minimum; inf where none is known
     n_iter: int
     n_evaluations: int
-    converged: bool
+    converged: bool  # the gap is closed
     curvature: float  # the last estimate: a similar problem may start from it
 
 
@@ -67,11 +71,11 @@ class State:
     curvature: float
     steps: Point  # (m, size of x) last steps, oldest first
     changes: Point  # of the gradient along them
-    first_norm: float  # length of the first projected gradient
     recent: tuple[float, ...]  # values of the last iterations, oldest first
     iteration: int
     n_evaluations: int
-    converged: bool
+    converged: bool  # the gap is at most tol of f, or within its rounding
+    at_rest: bool = False  # no step is found, or f hardly falls any more
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """What a file keeps as arrays."""
@@ -84,10 +88,10 @@ class State:
             "value": self.value,
             "lower": self.lower if np.isfinite(self.lower) else str(self.lower),
             "curvature": self.curvature,
-            "first_norm": self.first_norm,
             "iteration": self.iteration,
             "n_evaluations": self.n_evaluations,
             "converged": self.converged,
+            "at_rest": self.at_rest,
         }
 
     @classmethod
@@ -101,11 +105,11 @@ class State:
             float(facts["curvature"]),
             np.array(arrays["steps"]),
             np.array(arrays["changes"]),
-            float(facts["first_norm"]),
             tuple(np.asarray(arrays["recent"]).tolist()),
             int(facts["iteration"]),
             int(facts["n_evaluations"]),
             bool(facts["converged"]),
+            bool(facts["at_rest"]),
         )
 
 
@@ -130,12 +134,15 @@ def minimise(
     resume: State | None = None,
     curvature: float | None = None,
 ) -> Solution:
-    """Until the gap is at most `tol * f` or f is at rest; where f is not strongly convex, the gradient tells.
+    """Until the gap is at most `tol * f` (converged), or f is at rest (not converged).
+
+    Where nothing bounds f from below, the problem's `estimated_gap` stands for the gap. One within the rounding of f is
+    closed.
 
     `curvature` is a first estimate, from a similar problem. With `resume` neither it nor x0 is looked at.
     """
     now = _begun(problem, x0, curvature) if resume is None else resume
-    while now.iteration < max_iter and not now.converged:
+    while now.iteration < max_iter and not (now.converged or now.at_rest):
         now, moved = _stepped(problem, now, tol)
         if moved and observe(Progress(now.x, now.value, now.value - now.lower, now.iteration, now)):
             break
@@ -145,7 +152,7 @@ def minimise(
 
 def first_curvature(value: float, g: Point) -> float:
     """A guess: the first step would halve f, if f went on as it starts."""
-    return max(float(np.vdot(g, g)) / max(value, 1e-300), 1e-12)
+    return max(float(np.vdot(g, g)) / max(value, 1e-300), 1e-300)
 
 
 def strongly_convex_bound(problem: ProjectedProblem, m: float, y: Point, value: float, g: Point) -> float:
@@ -189,15 +196,15 @@ def _begun(problem: ProjectedProblem, x0: Point, curvature: float | None) -> Sta
         raise ValueError(
             "The objective is not finite: the features are too large for their precision. Scale them down."
         )
+    lower = problem.lower_bound(x, value, g)
     return State(
         x,
         g,
         value,
-        lower=problem.lower_bound(x, value, g),
+        lower=lower,
         curvature=first_curvature(value, g) if curvature is None else curvature,
         steps=np.zeros((0, x.size)),
         changes=np.zeros((0, x.size)),
-        first_norm=0.0,
         recent=(value,),
         iteration=0,
         n_evaluations=1,
@@ -206,19 +213,16 @@ def _begun(problem: ProjectedProblem, x0: Point, curvature: float | None) -> Sta
 
 
 def _stepped(problem: ProjectedProblem, now: State, tol: float) -> tuple[State, bool]:
-    """The state after an iteration, and whether it moves x; if not, there is nothing left to gain."""
-    target, norm = _minimiser_of_model(problem, now)
-    if np.isinf(now.lower) and norm <= tol * now.first_norm:
-        return replace(now, converged=True), False
-    found = _searched(problem, now, target - now.x)
+    """The state after an iteration, and whether it moves x."""
+    found = _searched(problem, now, _minimiser_of_model(problem, now) - now.x)
     if found is None:
-        return replace(now, converged=True), False
+        return _without_a_step(problem, now, tol), False
     x, value, g, tries = found
     curvature, steps, changes = _learned(now, (x - now.x).ravel(), (g - now.gradient).ravel())
     lower = max(now.lower, problem.lower_bound(x, value, g))
     recent = (*now.recent, value)[-(PATIENCE + 1) :]
-    close = value - lower <= tol * abs(value)
-    at_rest = len(recent) > PATIENCE and recent[0] - value <= STALLED * tol * abs(value)
+    close = _is_close(problem, x, value, g, lower, tol)
+    at_rest = len(recent) > PATIENCE and recent[0] - value <= problem.rounding * abs(value)
     after = State(
         x,
         g,
@@ -227,17 +231,31 @@ def _stepped(problem: ProjectedProblem, now: State, tol: float) -> tuple[State, 
         curvature,
         steps,
         changes,
-        now.first_norm or norm,
         recent,
         now.iteration + 1,
         now.n_evaluations + tries,
-        converged=bool(close or at_rest),
+        converged=close,
+        at_rest=bool(at_rest),
     )
     return after, True
 
 
-def _minimiser_of_model(problem: ProjectedProblem, now: State) -> tuple[Point, float]:
-    """Where the model is at its least over the set, nearly; and the length of the projected gradient of f."""
+def _is_close(problem: ProjectedProblem, x: Point, value: float, g: Point, lower: float, tol: float) -> bool:
+    gap = problem.estimated_gap(x, g) if np.isinf(lower) else value - lower
+    return bool(gap <= max(tol, problem.rounding) * abs(value))
+
+
+def _without_a_step(problem: ProjectedProblem, now: State, tol: float) -> State:
+    """Steepest descent is left to try, unless it was it."""
+    if len(now.steps):
+        none = now.steps[:0]
+        return replace(now, steps=none, changes=none)
+    close = _is_close(problem, now.x, now.value, now.gradient, now.lower, tol)
+    return replace(now, converged=close, at_rest=True)
+
+
+def _minimiser_of_model(problem: ProjectedProblem, now: State) -> Point:
+    """Where the model is at its least over the set, nearly."""
     model = _Model(now.curvature, now.steps, now.changes)
     shape, z, slope, step_length = now.x.shape, now.x.ravel(), now.gradient.ravel(), 1 / now.curvature
     first = 0.0
@@ -252,7 +270,7 @@ def _minimiser_of_model(problem: ProjectedProblem, now: State) -> tuple[Point, f
         share = min(1.0, -falls / bend) if at or len(now.steps) else 1.0
         z, slope = z + share * step, slope + share * bent
         step_length = length**2 / bend
-    return z.reshape(shape), now.curvature * first
+    return z.reshape(shape)
 
 
 def _searched(problem: ProjectedProblem, now: State, step: Point) -> tuple[Point, float, Point, int] | None:

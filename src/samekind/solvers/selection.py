@@ -14,12 +14,14 @@ from samekind.solvers import projected
 from samekind.solvers.blocks import BlockMetric, BlockProblem
 from samekind.solvers.events import Event, Observer, unobserved
 from samekind.solvers.growth import standard_error
+from samekind.solvers.preconditioner import Preconditioner
 from samekind.solvers.projected import Point
 from samekind.solvers.search import ExactSearch, FastSearch, Scoring, Search
 from samekind.store.base import FeatureStore, centred
 
 FIRST_SAMPLE, SMALLEST_SAMPLE = 2048, 512  # rows of a sampled block solve
 FEWEST_ANCHORS = 256  # where the distances of all pairs do not fit the memory budget
+JUDGING_SHARE = 0.25  # of these anchors and their memory, for those that f is estimated from and not learned
 NEGLIGIBLE_GAP = 0.1  # of the decrease so far: a sample is not worth solving to more digits
 MOST_TILTS, SMALL_LOSS = 3, 0.01  # a sample is tilted again where more than this share of f is lost to its noise
 FAITHFUL, GENEROUS = 0.6, 0.9  # shares of the decrease promised by a sample: if less comes true, later samples are
@@ -171,7 +173,7 @@ class SampledBlocks:
             _, gradient = problem.value_and_gradient(best)
         details = {
             "n_iter": n_iter,
-            "converged": solution.converged,
+            "converged": solution.converged or solution.gap <= NEGLIGIBLE_GAP * (start - solution.value),
             "n_anchors": objective.n_anchors,
             "estimated_error": max(0.0, lost),
         }
@@ -209,9 +211,13 @@ def select_groups(
     """Algorithm 1 from A = 0, `max_groups` rounds at the most; `keep` is given what to `resume` from."""
     groups = sorted(range(len(store.group_sizes)) if candidates is None else candidates)
     room = int(objective.memory_budget * KEPT_SHARE)
+    judge: _Judge | None = None
     if search == "fast":
-        objective = _fitting(objective, room, seed)
-    selection = _Selection(objective, store, ridge, PresentDistances(objective.plan, objective.dtype, room))
+        objective, judging = _fitting(objective, room, seed)
+        if judging is not None:
+            share = int(room * JUDGING_SHARE)
+            room, judge = room - share, _Judge(judging, PresentDistances(judging.plan, judging.dtype, share))
+    selection = _Selection(objective, store, ridge, PresentDistances(objective.plan, objective.dtype, room), judge)
     scoring = Scoring(objective, store, ridge, norm)
     finder: Search = FastSearch(scoring, groups, seed) if search == "fast" else ExactSearch(scoring, groups)
     solver: BlockSolver = ExactBlocks(tol, max_iter)
@@ -247,14 +253,24 @@ def select_groups(
         state = SelectionState((*state.steps, step), solved.value, "", arrays, facts)
         details = {"group": step.group, "score": choice.score, "alpha": step.alpha}
         details["n_groups"] = len(selection.metric.blocks)
-        details |= choice.details | solved.details | selection.noise()
+        told, noise = selection.told(state.value)
+        details |= choice.details | solved.details | noise
         left = max_groups - len(state.steps)
-        event = Event("selection", n_rounds + 1, max_groups, state.value, selection.metric.rank(), details, left=left)
+        event = Event("selection", n_rounds + 1, max_groups, told, selection.metric.rank(), details, left=left)
         stop = observe(event)
         keep(state)
         if stop:
             state = replace(state, stopped_because=f"stopped by the callback after {n_rounds + 1} rounds")
-    return SelectionResult(selection.metric, state.value, len(state.steps), state.stopped_because)
+    told, _ = selection.told(state.value)
+    return SelectionResult(selection.metric, told, len(state.steps), state.stopped_because)
+
+
+@dataclass(frozen=True)
+class _Judge:
+    """Anchors that are not learned from: f as they see it is that of all rows, but for their noise."""
+
+    objective: Objective
+    present: PresentDistances
 
 
 @dataclass
@@ -265,6 +281,7 @@ class _Selection:
     store: FeatureStore
     ridge: float
     present: PresentDistances
+    judge: _Judge | None = None
     metric: BlockMetric = field(default_factory=BlockMetric)
 
     def value(self) -> float:
@@ -275,33 +292,57 @@ class _Selection:
         """Line 5 for group k."""
         Z = self._features(k)
         block = self.metric.block(k, Z.shape[1])
-        return BlockProblem(self.objective, Z, self.ridge, self.present, self.metric.norm(), block)
+        return BlockProblem(
+            self.objective,
+            Z,
+            self.ridge,
+            self.present,
+            self.metric.norm(),
+            block,
+            Preconditioner.of(Z, self.ridge),
+            self.metric.mean_distance(),
+        )
 
     def take(self, step: Step, Z: NDArray[Any]) -> None:
-        codes = Z @ leading_factor(step.A).astype(Z.dtype)
+        codes = Z @ leading_factor(step.A, share=0.0).astype(Z.dtype)
         self.present.update(step.alpha, codes, self.objective.executor)
-        self.metric.add(step.group, step.A, step.alpha)
+        if self.judge is not None:
+            self.judge.present.update(step.alpha, codes, self.objective.executor)
+        Z = Z.astype(np.float64)
+        self.metric.add(step.group, step.A, step.alpha, Z.T @ Z / len(Z))
 
     def replay(self, steps: Iterable[Step]) -> None:
         """One by one, as they were taken: so all sums are the same to the last digit."""
         for step in steps:
             self.take(step, self._features(step.group))
 
-    def noise(self) -> dict[str, Any]:
-        """How far f may be off where it is estimated from a sample."""
+    def told(self, value: float) -> tuple[float, dict[str, Any]]:
+        """f over all rows, from its value for the anchors learned from; and how far it may be off."""
         if not self.objective.is_sample:
-            return {}
-        error = standard_error(self.objective.batch_values(self.present))
-        return {"n_anchors": self.objective.n_anchors, "estimated_error": error}
+            return value, {}
+        details: dict[str, Any] = {"n_anchors": self.objective.n_anchors}
+        if self.judge is None:  # every row is an anchor
+            return value, details | {"estimated_error": 0.0}
+        estimates = self.judge.objective.batch_values(self.judge.present) + self.ridge / 2 * self.metric.norm() ** 2
+        details |= {"objective_on_anchors": value, "estimated_error": standard_error(estimates)}
+        return float(estimates.mean()), details
 
     def _features(self, k: int) -> NDArray[Any]:
         return centred(self.store.panel([k], self.objective.relation.order))
 
 
-def _fitting(objective: Objective, room: int, seed: int) -> Objective:
-    """The objective itself where the distances of all its pairs fit `room` bytes, or else on anchors whose do."""
+def _fitting(objective: Objective, room: int, seed: int) -> tuple[Objective, Objective | None]:
+    """The objective itself where the distances of all its pairs fit `room` bytes, or else on anchors whose do.
+
+    With the latter goes one on other anchors, if there are any left, to estimate f from.
+    """
     itemsize = np.dtype(objective.dtype).itemsize
     if sum(tile.size for tile in objective.plan.tiles()) * itemsize <= room:
-        return objective
-    n_anchors = max(FEWEST_ANCHORS, room // (itemsize * objective.relation.n_samples))
-    return objective.sampled(n_anchors, np.random.RandomState([seed]))
+        return objective, None
+    fitting = room // (itemsize * objective.relation.n_samples)
+    n_judging = max(FEWEST_ANCHORS, int(fitting * JUDGING_SHARE))
+    learned = objective.sampled(max(FEWEST_ANCHORS, fitting - n_judging), np.random.RandomState([seed]))
+    left = objective.n_candidates - learned.n_anchors
+    if left < 2:
+        return learned, None
+    return learned, objective.sampled(min(n_judging, left), np.random.RandomState([seed, 1]), learned.anchors)

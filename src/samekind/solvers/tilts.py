@@ -125,8 +125,15 @@ class TiltedProblem:
         value += float(np.vdot(self.tilt, A)) + self.offset + float(bent @ bent) / 2
         return value, G + self.tilt + (bent @ self.bend).reshape(A.shape)
 
+    @property
+    def trace_bound(self) -> float:
+        return self.sample.trace_bound
+
     def project(self, A: Matrix) -> Matrix:
         return self.sample.project(A)
+
+    def estimated_gap(self, A: Matrix, G: Matrix) -> float:
+        return self.sample.estimated_gap(A, G)
 
     def lower_bound(self, A: Matrix, value: float, G: Matrix) -> float:
         return self.sample.lower_bound(A, value, G)

@@ -1,11 +1,11 @@
 """The two ways to solve a stage of step 2: over A, by projected descent, or over L, by factored descent."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
-from samekind.kernels.spectral import Matrix, eigh, leading_factor, principal_axes, rank_of, with_fixed_signs
+from samekind.kernels.spectral import Matrix, eigh, principal_axes, rank_of, with_fixed_signs
 from samekind.kernels.types import Array
 from samekind.solvers import factored, projected
 from samekind.solvers.certificate import Certificate
@@ -13,6 +13,7 @@ from samekind.solvers.coordinates import Coordinates, scatters
 from samekind.solvers.growth import SETTLED
 from samekind.solvers.jointproblem import JointProblem
 from samekind.solvers.jointstate import JointState
+from samekind.solvers.preconditioner import Preconditioned, Preconditioner
 from samekind.solvers.tilts import TiltedProblem
 
 FIRST_RANK = 16  # where the staircase begins at the least
@@ -88,6 +89,7 @@ class Way(Protocol):
 class Convex:
     n_components: int | None
     tol: float
+    preconditioner: Preconditioner
     name: Solver = "convex"
     tilts: bool = True
 
@@ -96,18 +98,20 @@ class Convex:
         return stage.project(stage.centre * np.eye(stage.n_features))
 
     def descend(self, stage: Problem, state: JointState, max_iter: int, observe: Watch, *, certified: bool) -> Found:
+        """In the preconditioner's coordinates; all others see A."""
         resume = state.run if isinstance(state.run, projected.State) else None
+        by = self.preconditioner
         solution = projected.minimise(
-            stage,
-            state.start,
+            Preconditioned(stage, by),
+            by.matrix(state.start),
             tol=self.tol,
             max_iter=max_iter,
-            observe=observe.hear_convex,
+            observe=lambda now: observe.hear_convex(replace(now, x=by.metric(now.x))),
             resume=resume,
             curvature=state.hint,
         )
         return Found(
-            solution.x,
+            by.metric(solution.x),
             solution.n_iter,
             solution.n_evaluations,
             solution.converged,
@@ -121,13 +125,13 @@ class Convex:
         return stage.batch_values(point)
 
     def factor(self, point: Matrix, n_components: int | None) -> Matrix:
-        return leading_factor(point, n_components)
+        return self.preconditioner.factor(point)[:, :n_components]
 
     def value(self, stage: JointProblem, L: Matrix) -> float:
         return stage.value(L @ L.T)
 
     def rank(self, point: Matrix) -> int:
-        return rank_of(point)
+        return rank_of(point, self.preconditioner.scatter)
 
 
 @dataclass(frozen=True)
@@ -135,6 +139,7 @@ class Factored:
     n_components: int | None
     tol: float
     coordinates: Coordinates
+    preconditioner: Preconditioner
     name: Solver = "factored"
     tilts: bool = False  # over L it is no faster than more anchors
 
@@ -195,6 +200,7 @@ class Factored:
             certified=certified,
             scale=state.hint,
             coordinates=self.coordinates,
+            preconditioner=self.preconditioner,
         )
         return Found(
             solution.L,
@@ -209,7 +215,7 @@ class Factored:
         return stage.factored_batch_values(point)
 
     def factor(self, point: Matrix, n_components: int | None) -> Matrix:
-        return principal_axes(point)
+        return principal_axes(point, scatter=self.preconditioner.scatter)
 
     def value(self, stage: JointProblem, L: Matrix) -> float:
         return stage.factored_value(L)

@@ -1,0 +1,88 @@
+"""`samekind evaluate`"""
+
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from samekind.cli.described import reasons, remarks
+from samekind.cli.options import JobsOption, JsonOption, LandmarksOption, OnErrorOption, QuietOption, SeveralOption
+from samekind.cli.output import MOST_SHOWN, counting, duration, plural, say_facts, say_json, say_list, say_table
+from samekind.cli.pictures import encoder_of
+
+
+def evaluate(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="File that `samekind fit` wrote.")],
+    images: Annotated[
+        Path, typer.Argument(metavar="IMAGES", help="A folder with a folder per label, or a CSV of file and label.")
+    ],
+    report: Annotated[
+        Path | None, typer.Option("--report", metavar="HTML", help="Write figures and plots to this file as well.")
+    ] = None,
+    landmarks: LandmarksOption = None,
+    several: SeveralOption = "error",
+    on_error: OnErrorOption = "skip",
+    jobs: JobsOption = None,
+    quiet: QuietOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Judge a model on labelled pictures, best of people (or kinds) that it has not learned from.
+
+    Verification: are pairs judged right at the model's threshold, and how well could they be (AUC, equal error rate,
+    true match rate at few false matches)? Retrieval: do a picture's nearest belong to its label? Calibration: is "90 %
+    that they are the same" true nine times in ten, and does a threshold have the false match rate that it promises?
+    Intervals (95 %) are over labels. How pictures are compared is the model's own.
+
+    Example: samekind evaluate faces.safetensors others/ --report others.html
+    """
+    from samekind.cli.output import check_writable
+    from samekind.evaluation import evaluate_codes, write_report
+    from samekind.images.listing import list_images
+    from samekind.model.metric import Metric
+
+    started = time.perf_counter()
+    if report is not None:
+        check_writable(report)
+    metric = Metric.load(model)
+    files = list_images(images, labelled=True)
+    encoder = encoder_of(metric, landmarks=landmarks, several=several)
+    with counting("Encoding pictures", shown=not quiet) as count:
+        encoded = encoder.encode_each(
+            [(file.path, file.name) for file in files], jobs, on_error=on_error, progress=count
+        )
+    labels = [str(file.label) for file in files if file.name not in encoded.skipped]
+    if not labels:
+        raise ValueError(f"None of the {plural(len(files), 'file')} can be used, so there is nothing to judge.")
+    judged = evaluate_codes(
+        encoded.codes,
+        labels,
+        distance=metric.distance_function,
+        calibration=metric.calibration,
+        threshold=metric.threshold,
+    )
+    if report is not None:
+        write_report(report, f"samekind: {model.name} on {images.name}", judged.sections())
+    result: dict[str, Any] = judged.to_json() | {
+        "model": str(model),
+        "images": len(labels),
+        "labels": len(set(labels)),
+        "report": None if report is None else str(report),
+        "skipped": encoded.skipped,
+        "notes": encoded.notes,
+        "seconds": round(time.perf_counter() - started, 3),
+    }
+    if json:
+        say_json(result)
+        return
+    say_facts(
+        [
+            ("Model", model),
+            ("Judged on", f"{plural(result['images'], 'image')} of {plural(result['labels'], 'label')}"),
+            *([] if report is None else [("Report", report)]),
+            ("Time", duration(result["seconds"])),
+        ]
+    )
+    say_table("How well it does, with 95 % intervals over labels", judged.table())
+    say_list("Skipped", reasons(result["skipped"]), MOST_SHOWN, "--json shows all")
+    say_list("Remarks", remarks(result["notes"]), MOST_SHOWN, "--json shows all")
