@@ -354,7 +354,8 @@ class _Learning:
         """Where nothing can be left out."""
         groups, weigh = self._groups()[0], self._weighs()[0]
         target = "identity" if self.joint.target == "auto" else self.joint.target
-        return Candidate(groups, weigh, target, n_components=self._rank(target))
+        ridge = None if self.joint.ridge == "auto" else self.joint.ridge
+        return Candidate(groups, weigh, target, ridge, n_components=self._rank(target))
 
     def _groups(self) -> list[str]:
         given = self.estimator.normalise_groups
