@@ -77,7 +77,9 @@ FITS = {
     ),
     "ensemble in step 1": Fit("EnsembleMetric", BOTH, "selection", 2),
     "ensemble in step 2": Fit("EnsembleMetric", BOTH, "joint", 6, SMALL_SAMPLES),
-    "ensemble around step 1": Fit("EnsembleMetric", BOTH | {"joint__target": "identity"}, "joint", 12),
+    "ensemble around step 1": Fit(
+        "EnsembleMetric", BOTH | {"joint__target": "identity", "joint__ridge": 1e-4, "joint__tol": 1e-6}, "joint", 12
+    ),
 }
 
 # Each fit in a process of its own, which says where it is, and waits in its callback to be killed.
