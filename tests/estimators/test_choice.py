@@ -10,6 +10,8 @@ from samekind.evaluation import label_pairs
 from tests import cases
 
 SIZES = (6, 5, 4, 6, 5, 4, 5, 6)
+pytestmark = pytest.mark.filterwarnings("ignore:On classes left out, plain Euclidean distance:UserWarning")
+
 X, Y = cases.labelled_data(SIZES, 12, spread=2.0)
 UNSEEN, LABELS = cases.labelled_data((5,) * 8, 12, seed=5, spread=2.0)
 PAIRS, SAME = label_pairs(Y)
@@ -223,13 +225,31 @@ def test_classes_that_cannot_calibrate_are_refused():
 # Stopping
 
 
-def test_a_callback_ends_the_choosing():
+@pytest.mark.parametrize("n_events", [1, 3, 5, 12])
+def test_a_fit_that_is_stopped_while_choosing_is_usable(n_events):
+    """Its metric is that of step 1, on the classes of a fold if it came no further."""
     seen = []
 
     def stop(event):
         seen.append(event)
-        return len(seen) == 3
+        return len(seen) == n_events
 
-    model = choosing(callback=stop).fit(X, Y)
-    assert len(seen) == 3
-    assert np.isfinite(model.transform(X)).all()
+    model = choosing(callback=stop, n_components=None).fit(X, Y)
+    assert n_events <= len(seen) <= n_events + 1  # of each fold under way
+    assert seen[-1].part.startswith("fold")
+    assert np.ptp(model.transform(X)) > 0
+    assert model.threshold_ > 0
+    assert len(model.selected_groups_) == len(model.metric_.groups) > 0
+    assert model.metric_.with_normalise("none") == model.step1_metric_
+    assert model.metric_.calibration is None
+
+
+def test_a_fit_that_is_stopped_after_choosing_is_not_calibrated_by_another_metric():
+    fixed = {"normalise_groups": "scale", "weigh": 0.5, "n_components": None}
+    model = choosing(callback=lambda event: not event.part and event.step == "selection", **fixed).fit(X, Y)
+    assert model.trials_
+    assert model.metric_.calibration is None
+    alone = SparseBlockMetric(3, max_groups=2, random_state=0, callback=lambda event: True).fit(X, Y)
+    assert model.step1_metric_.basis == alone.metric_.basis
+    stopped_in_step_2 = choosing(callback=lambda event: not event.part and event.step == "joint", **fixed).fit(X, Y)
+    assert stopped_in_step_2.metric_.calibration is not None

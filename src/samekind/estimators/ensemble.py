@@ -94,7 +94,7 @@ class EnsembleMetric(MetricLearner):
         2,000 samples, none for fewer than four classes. What is returned is learned from all classes.
     memory_budget, random_state, checkpoint, n_jobs, verbose, callback
         As in `SparseBlockMetric`, for both steps. A callback that returns True ends the running step; where that is
-        step 1, step 2 is left out and the metric is that of step 1.
+        step 1, step 2 is left out and the metric is that of step 1, or of step 1 on a fold where nothing else is there.
 
     Attributes
     ----------
@@ -201,6 +201,8 @@ class EnsembleMetric(MetricLearner):
             learning = _Learning(self, data, families, resources)
             chosen, left_out = learning.chosen()
             learned = learning.learned(chosen.candidate)
+        if listeners.stopped and learned.joined is None:  # codes of another metric cannot calibrate that of step 1
+            left_out = None
         self._keep(data, learning, learned, chosen, left_out)
         return self
 
@@ -409,6 +411,8 @@ class _Learning:
     def learned(self, candidate: Candidate) -> _Learned:
         """Both steps on all samples."""
         given = self.estimator._given_basis()
+        if given is None and self.resources.listeners.stopped:  # while choosing: what a fold chose is better than nothing
+            given = next((fold.basis for fold in self.folds), None)
         if given is None:
             self._step1 = selected(self.data, self.estimator._selection, self.families, self.resources)
         else:
