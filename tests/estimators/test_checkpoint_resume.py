@@ -18,6 +18,7 @@ import samekind
 from samekind import EnsembleMetric, JointMetric, SparseBlockMetric
 from samekind.solvers import joint
 from tests import cases
+from tests.stores import disk_store
 
 FAMILIES = [("left", 1)] * 16 + ["right"] * 16
 SMALL_SAMPLES = {"samekind.solvers.growth.FIRST_ANCHORS": 40, "samekind.solvers.selection.FIRST_SAMPLE": 60}
@@ -35,14 +36,27 @@ class Fit:
 
     def estimator(self, **more):
         families = {"families": FAMILIES} if self.parameters.get("families") else {}
-        return getattr(samekind, self.kind)(**self.parameters | families | more)
+        return getattr(samekind, self.kind)().set_params(**self.parameters | families | more)
 
     def as_json(self, name, folder):
         return vars(self) | {"name": name, "checkpoint": str(folder)}
 
 
 BLOCKS = {"feature_groups": 2, "ridge": 0.01, "random_state": 3, "max_groups": 6}
-BOTH = BLOCKS | {"loss": "triplet", "families": True, "max_groups": 3, "n_components": 6}
+BOTH = {
+    "feature_groups": 2,
+    "random_state": 3,
+    "loss": "triplet",
+    "families": True,
+    "max_groups": 3,
+    "n_components": 6,
+    "cv": None,
+    "selection__ridge": 0.01,
+    "selection__search": "fast",
+    "joint__ridge": 0.01,
+    "joint__anchors": "grow",
+    "joint__target": "zero",
+}
 FITS = {
     "fast blocks": Fit("SparseBlockMetric", BLOCKS | {"search": "fast"}, "selection", 4, SMALL_SAMPLES),
     "exact blocks": Fit("SparseBlockMetric", BLOCKS | {"search": "exact", "loss": "triplet"}, "selection", 3),
@@ -61,9 +75,10 @@ FITS = {
         12,
         SMALL_SAMPLES,
     ),
-    "ensemble in step 1": Fit("EnsembleMetric", BOTH | {"search": "fast", "anchors": "grow"}, "selection", 2),
-    "ensemble in step 2": Fit(
-        "EnsembleMetric", BOTH | {"search": "fast", "anchors": "grow"}, "joint", 6, SMALL_SAMPLES
+    "ensemble in step 1": Fit("EnsembleMetric", BOTH, "selection", 2),
+    "ensemble in step 2": Fit("EnsembleMetric", BOTH, "joint", 6, SMALL_SAMPLES),
+    "ensemble around step 1": Fit(
+        "EnsembleMetric", BOTH | {"joint__target": "identity", "joint__ridge": 1e-4, "joint__tol": 1e-6}, "joint", 12
     ),
 }
 
@@ -94,7 +109,8 @@ def fitted(fit):
             os.write(1, f"{os.getpid()} {fit['name']}\\n".encode())
             time.sleep(600)
 
-    getattr(samekind, fit["kind"])(**parameters, checkpoint=fit["checkpoint"], callback=wait).fit(X[:240] / 16, y[:240])
+    model = getattr(samekind, fit["kind"])().set_params(**parameters, checkpoint=fit["checkpoint"], callback=wait)
+    model.fit(X[:240] / 16, y[:240])
     os.write(1, f"0 {fit['name']} came to its end\\n".encode())
 
 children = []
@@ -210,7 +226,9 @@ X, Y = cases.labelled_data(SIZES, 12, spread=2.0, dtype=np.float32)
 SMALL = {
     "blocks": SparseBlockMetric(2, max_groups=4, search="fast", random_state=0),
     "joint": JointMetric(3, random_state=0, loss="triplet", max_iter=8),
-    "ensemble": EnsembleMetric(2, max_groups=3, n_components=3, random_state=0, max_iter=8),
+    "ensemble": EnsembleMetric(2, max_groups=3, n_components=3, random_state=0, cv=None).set_params(
+        selection__max_iter=8, joint__max_iter=8
+    ),
 }
 
 
@@ -228,6 +246,10 @@ def stopped_after(n):
         return len(seen) == n
 
     return callback
+
+
+def never(event):
+    raise AssertionError("work was done")
 
 
 def begun(estimator, folder, n_events=2, **changes):
@@ -264,7 +286,12 @@ CHANGES = [
     ("joint", {"n_components": 4}, "n_components"),
     ("joint", {"tol": 0.5}, "tol"),
     ("ensemble", {"families": [0, 0, 0, 1, 1, 1]}, "families"),
-    ("ensemble", {"score_norm": "spectral"}, "score_norm"),
+    ("ensemble", {"selection__score_norm": "spectral"}, "score_norm"),
+    ("ensemble", {"joint__ridge": 0.5}, "ridge"),
+    ("ensemble", {"selection__whiten": 2}, "whiten"),
+    ("ensemble", {"weigh": 1.0}, "weigh"),
+    ("ensemble", {"normalise_groups": "unit"}, "normalise_groups"),
+    ("ensemble", {"cv": 2}, "cv"),
 ]
 
 
@@ -283,14 +310,17 @@ def test_families_of_the_same_sizes_but_other_groups_are_refused(tmp_path):
         estimator.set_params(families=[0, 1, 0, 1, 0, 1]).fit(X, Y)
 
 
-def changed(X):
+def changed(X, where=(0, 0)):
     other = X.copy()
-    other[0, 0] += 1
+    other[where] += 1
     return other
 
 
 OTHER_DATA = {
     "another value": (changed(X), Y),
+    "another value in the middle": (changed(X, (17, 5)), Y),
+    "the last value": (changed(X, (-1, -1)), Y),
+    "other columns in the middle": (changed(X, np.s_[:, 4:-4]), Y),
     "more precise": (X.astype(np.float64), Y),
     "fewer samples": (X[:-1], Y[:-1]),
     "fewer features": (X[:, :-2], Y),
@@ -304,6 +334,56 @@ def test_other_data_are_refused(small, data, tmp_path):
     begun(small, tmp_path)
     with pytest.raises(ValueError, match="Give the data and settings of that fit"):
         small.fit(*OTHER_DATA[data])
+
+
+@pytest.mark.parametrize("kind", ["blocks", "ensemble"])
+@pytest.mark.parametrize("what", ["columns", "rows"])
+def test_other_data_are_refused_wherever_they_differ(kind, what, tmp_path):
+    """Of many groups and many samples, too: a fingerprint of the ends alone, or of a sample of rows, is not enough."""
+    wide, labels = cases.labelled_data((40,) * 5, 24, dtype=np.float32)
+    other = changed(wide, np.s_[:, 4:-4] if what == "columns" else np.random.RandomState(0).permutation(200)[:136])
+    estimator = clone(SMALL[kind]).set_params(checkpoint=tmp_path, callback=stopped_after(1)).fit(wide, labels)
+    with pytest.raises(ValueError, match="Give the data and settings of that fit"):
+        estimator.set_params(callback=never).fit(other, labels)
+
+
+def test_other_rows_of_a_store_on_disk_are_refused(tmp_path):
+    store = disk_store(tmp_path / "store", X, Y, {"a": 3, "b": 2})
+    other = disk_store(tmp_path / "other", changed(X, (9, 7)), Y, {"a": 3, "b": 2})
+    again = disk_store(tmp_path / "again", X, Y, {"a": 3, "b": 2})
+    estimator = clone(SMALL["blocks"]).set_params(feature_groups=1, checkpoint=tmp_path / "checkpoint")
+    rows = np.arange(len(Y) - 1)
+    estimator.set_params(callback=stopped_after(1)).fit(store, Y, rows=rows)
+    for data, some in ((other, rows), (store, rows + 1)):
+        with pytest.raises(ValueError, match="Give the data and settings of that fit"):
+            estimator.set_params(callback=never).fit(data, Y, rows=some)
+    estimator.set_params(callback=None).fit(again, Y, rows=rows)
+
+
+def test_a_fit_stopped_in_a_fold_goes_on_there(tmp_path):
+    """Folds and candidates are steps of the checkpoint, each with a name of its own."""
+    learner = EnsembleMetric(3, max_groups=2, n_components=3, random_state=0, cv=2, normalise="none", weigh=1.0)
+    learner.set_params(joint__max_iter=8, normalise_groups="none")
+    whole, all_events = heard(clone(learner), X, Y)
+
+    def killed(event):
+        events.append((event.step, event.iteration))
+        if len(events) == len(all_events) // 2:
+            raise KeyboardInterrupt
+
+    events = []
+    with pytest.raises(KeyboardInterrupt):
+        clone(learner).set_params(checkpoint=tmp_path, callback=killed).fit(X, Y)
+    assert events == all_events[: len(events)]
+    resumed, last_events = heard(clone(learner).set_params(checkpoint=tmp_path), X, Y)
+    assert resumed.metric_.basis == whole.metric_.basis
+    np.testing.assert_allclose(resumed.transform(X), whole.transform(X), rtol=1e-5, atol=1e-6)
+    assert [trial.candidate for trial in resumed.trials_] == [trial.candidate for trial in whole.trials_]
+    np.testing.assert_allclose(
+        [trial.score for trial in resumed.trials_], [trial.score for trial in whole.trials_], rtol=1e-6
+    )
+    assert resumed.threshold_ == pytest.approx(whole.threshold_, rel=1e-5)
+    assert len(last_events) < len(all_events)
 
 
 def test_another_estimator_is_refused(tmp_path):
@@ -394,17 +474,13 @@ def test_where_no_group_helps_there_is_nothing_to_do_again(tmp_path):
 # -- before any work --------------------------------------------------------------------------------------------------
 
 
-def never(event):
-    raise AssertionError("work was done")
-
-
 @pytest.mark.parametrize(
     ("kind", "change", "message"),
     [
         *(("blocks", {"search": bad}, "search=.* is not known") for bad in ("quick", None, 5, "")),
-        *(("ensemble", {"search": bad}, "search=.* is not known") for bad in ("Fast", True)),
+        *(("ensemble", {"selection__search": bad}, "search=.* is not known") for bad in ("Fast", True)),
         *(("joint", {"anchors": bad}, "anchors=") for bad in ("some", 0, -3, 2.5, True, None, [7])),
-        *(("ensemble", {"anchors": bad}, "anchors=") for bad in ("few", 0)),
+        *(("ensemble", {"joint__anchors": bad}, "anchors=") for bad in ("few", 0)),
         *((kind, {"checkpoint": 5}, "checkpoint=5 must be None or the path of a folder") for kind in SMALL),
         *(("blocks", {"checkpoint": bad}, "checkpoint=") for bad in (True, ["a"], b"a")),
     ],

@@ -95,7 +95,7 @@ class EnsembleMetric(MetricLearner):
         2,000 samples, none for fewer than four classes. What is returned is learned from all classes.
     memory_budget, random_state, checkpoint, n_jobs, verbose, callback
         As in `SparseBlockMetric`, for both steps. A callback that returns True ends the running step; where that is
-        step 1, step 2 is left out and the metric is that of step 1.
+        step 1, step 2 is left out and the metric is that of step 1, or of step 1 on a fold where nothing else is there.
 
     Attributes
     ----------
@@ -202,6 +202,8 @@ class EnsembleMetric(MetricLearner):
             learning = _Learning(self, data, families, resources)
             chosen, left_out = learning.chosen()
             learned = learning.learned(chosen.candidate)
+        if listeners.stopped and learned.joined is None:  # codes of another metric cannot calibrate that of step 1
+            left_out = None
         self._keep(data, learning, learned, chosen, left_out)
         return self
 
@@ -370,7 +372,8 @@ class _Learning:
         """Where nothing can be left out."""
         groups, weigh = self._groups()[0], self._weighs()[0]
         target = "identity" if self.joint.target == "auto" else self.joint.target
-        return Candidate(groups, weigh, target, n_components=self._rank(target))
+        ridge = None if self.joint.ridge == "auto" else self.joint.ridge
+        return Candidate(groups, weigh, target, ridge, n_components=self._rank(target))
 
     def _groups(self) -> list[str]:
         """What seems best before anything is tried comes first: regions of pictures may be covered."""
@@ -426,6 +429,8 @@ class _Learning:
     def learned(self, candidate: Candidate) -> _Learned:
         """Both steps on all samples."""
         given = self.estimator._given_basis()
+        if given is None and self.resources.listeners.stopped:  # while choosing: what a fold chose is better than nothing
+            given = next((fold.basis for fold in self.folds), None)
         if given is None:
             self._step1 = selected(self.data, self.estimator._selection, self.families, self.resources)
         else:

@@ -267,7 +267,7 @@ def joined(
         resume=resume,
         keep=record.keep,
     )
-    state = result.L @ result.L.T if identity else result.L
+    state = result.L @ result.L.T if result.solver == "convex" else result.L
     if identity:
         root = scale * _around_identity(result.L, directions, Z.shape[1])
         components = shortened(root, Z, weights, n_components)
