@@ -29,7 +29,8 @@ def verify(
         float | None, typer.Option("--threshold", help="Squared distance up to which they are the same; the model's.")
     ] = None,
     prior: Annotated[
-        float, typer.Option("--prior", help="Share of the pairs that are the same, before looking: for the probability.")
+        float,
+        typer.Option("--prior", help="Share of the pairs that are the same, before looking: for the probability."),
     ] = 0.5,
     landmarks: LandmarksOption = None,
     several: SeveralOption = "error",
