@@ -234,10 +234,12 @@ def _tried(trials: list[dict[str, Any]]) -> list[str]:
 
 
 def _held_facts(held: dict[str, Any]) -> list[tuple[str, object]]:
-    counts, measures = held["counts"], held["measures"]
-    accuracy, eer, auc = (measures[name]["value"] for name in ("accuracy", "eer", "auc"))
+    accuracy, eer, auc = (held["measures"][name]["value"] for name in ("accuracy", "eer", "auc"))
     return [
-        ("Held out", f"{counts['n_samples']:,} images of {counts['n_classes']:,} labels that were not learned from"),
+        (
+            "Held out",
+            f"{plural(held['n_samples'], 'image')} of {plural(held['n_classes'], 'label')} that were not learned from",
+        ),
         ("Accuracy", f"{accuracy:.1%} (the threshold was chosen on these labels, so a little flattered)"),
         ("Equal error", f"{eer:.1%}"),
         ("AUC", f"{auc:.4f}"),
