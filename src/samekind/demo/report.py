@@ -61,8 +61,8 @@ def _sections(study: Study) -> list[Section]:
         ),
         Section(
             "Convergence",
-            "Step 1 lowers the objective by one region a round; step 2 starts from its metric on what was chosen, and may "
-            "join the regions.",
+            "Step 1 lowers the objective by one region a round; step 2 starts from its metric on what was chosen, and "
+            "may join the regions.",
             figure=ConvergenceDisplay(model.history_).plot().figure_,
             caption="Objective against rounds of step 1 and iterations of step 2.",
         ),
