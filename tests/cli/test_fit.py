@@ -3,6 +3,7 @@
 import json
 import os
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,13 +11,17 @@ from typer.testing import CliRunner
 
 from samekind import EnsembleMetric, Metric, extraction
 from samekind.cli.main import app
+from samekind.estimators.presets import PRESETS, learner, names
 from samekind.estimators.progress import ProgressLines
-from samekind.evaluation import verify_codes
+from samekind.estimators.use import codes_in_use
+from samekind.evaluation import calibrate, evaluate_codes
+from samekind.extraction import with_roots
 from samekind.solvers.events import Event
 from samekind.store import DiskStore
 from tests.picture_folders import write_pictures
 
-FEW = ("--max-groups", "3", "--components", "6")
+SHORT = ("--max-groups", "3", "--components", "6")
+FEW = (*SHORT, "--set", "cv=none")  # nothing is chosen on labels left out
 
 
 def run(*arguments, **environment):
@@ -31,6 +36,19 @@ def refused(*arguments):
     return result.stderr
 
 
+def given(*changes):
+    return [part for change in changes for part in ("--set", change)]
+
+
+def learned(store, rows=None, preset="pictures", roots=True, seed=0, **changes):
+    """What the estimator makes of the same settings."""
+    data = DiskStore.open(store)
+    settings = PRESETS[preset] | {"max_groups": 3, "n_components": 6, "cv": None} | changes
+    made = learner(settings, random_state=seed)
+    made.fit(with_roots(data) if roots else data, data.labels, rows=rows)
+    return replace(made.metric_, attributes=dict(made.metric_.attributes) | {"preset": preset})
+
+
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
     folder = tmp_path_factory.mktemp("fit")
@@ -41,106 +59,159 @@ def store(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def fitted(store, tmp_path_factory):
+    """As a newcomer does it: settings are chosen on labels left out."""
     model = tmp_path_factory.mktemp("model") / "a.safetensors"
-    return model, run("fit", store, model, *FEW)
+    return model, run("fit", store, model, *SHORT)
 
 
-def test_says_what_it_chose(fitted):
+def test_says_what_it_chose_and_how_it_was_calibrated(fitted):
     model, result = fitted
     assert result.exit_code == 0, result.stderr
-    for text in (str(model), "50 images of 10 labels", "3 regions chosen", "Code length", "14 (squared distance)"):
+    for text in (str(model), "50 images of 10 labels", "3 regions chosen", "Code length", "even odds"):
         assert text in result.stdout
-    assert re.search(r"^Normalisation +none$", result.stdout, re.MULTILINE)
+    for text in ("Calibrated on 50 samples of 10 labels (cross-fitting over classes)", "Tried on labels left out"):
+        assert text in result.stdout
+    metric = Metric.load(model)
+    assert re.search(rf"^Normalisation +{metric.normalise}$", result.stdout, re.MULTILINE)
+    assert re.search(r"^Mirror images +do not count$", result.stdout, re.MULTILINE)
+    assert metric.calibration.source == "cross-fitting over classes"
+    assert metric.threshold == metric.calibration.threshold
 
 
 def test_the_model_is_that_of_the_estimator(fitted, store):
     model, _ = fitted
-    data = DiskStore.open(store)
-    learner = EnsembleMetric(max_groups=3, n_components=6, random_state=0).fit(data, data.labels)
-    assert Metric.load(model) == learner.metric_
+    assert Metric.load(model) == learned(store, cv="auto")
 
 
-def test_options_reach_the_estimator(store, tmp_path):
-    options = ["--loss", "triplet", "--beta", "100", "--neighbors", "2", "--ridge", "0.5", "--whiten", "10"]
-    options += ["--memory", "64MB", "--jobs", "1", "--seed", "3", "--quiet"]
-    assert run("fit", store, tmp_path / "m", *FEW, *options).exit_code == 0
-    data = DiskStore.open(store)
-    learner = EnsembleMetric(
-        loss="triplet", beta=100, n_neighbors=2, ridge=0.5, whiten=10, max_groups=3, n_components=6, random_state=3
-    ).fit(data, data.labels)
-    written = Metric.load(tmp_path / "m")
-    np.testing.assert_allclose(written.components, learner.metric_.components, atol=1e-5)
-    assert written.attributes["ridge"] == [0.5, 0.5]
-
-
-def test_pairs_are_balanced_as_asked(tmp_path):
-    pictures = write_pictures(tmp_path / "pictures", n_labels=5, per_label=3)
-    write_pictures(pictures, n_labels=1, per_label=8, first=5)  # in classes of one size both ways would be the same
-    run("extract", pictures, tmp_path / "store", "--size", "40x56", "--regions", 5)
-    data = DiskStore.open(tmp_path / "store")
-    written = {}
-    for balance in ("equal", "samples"):
-        run("fit", tmp_path / "store", tmp_path / balance, *FEW, "--pair-balance", balance)
-        learner = EnsembleMetric(pair_balance=balance, max_groups=3, n_components=6, random_state=0)
-        written[balance] = Metric.load(tmp_path / balance)
-        assert written[balance] == learner.fit(data, data.labels).metric_
-    assert written["equal"] != written["samples"]
-
-
-def test_no_whitening(store, tmp_path):
-    assert run("fit", store, tmp_path / "m", *FEW, "--whiten", 0).exit_code == 0
-    assert Metric.load(tmp_path / "m").mean is None
-
-
-def test_normalised_groups(store, tmp_path):
-    result = run("fit", store, tmp_path / "m", *FEW, "--normalise-groups", "unit", "--json")
+def test_json_is_all_that_is_on_stdout(store, tmp_path):
+    result = run("fit", store, tmp_path / "m", *FEW, "--json")
     assert result.exit_code == 0, result.stderr
-    metric, data = Metric.load(tmp_path / "m"), DiskStore.open(store)
-    assert json.loads(result.stdout)["normalise_groups"] == metric.normalise_groups == "unit"
-    learner = EnsembleMetric(max_groups=3, n_components=6, random_state=0, normalise_groups="unit")
-    assert metric == learner.fit(data, data.labels).metric_
-    assert re.search(r"^Groups normalised +unit$", run("info", tmp_path / "m").stdout, re.MULTILINE)
+    told, metric = json.loads(result.stdout), Metric.load(tmp_path / "m")
+    assert (told["kind"], told["preset"], told["mirror"]) == ("model", "pictures", "none")
+    assert told["groups"] == {"cov": 3, "slbp": 3}
+    assert told["n_components"] == metric.n_components == 6
+    assert told["threshold"] == metric.threshold
+    assert (told["calibration"], told["tried"], told["hold_out"]) == (None, [], None)
 
 
-@pytest.mark.parametrize("more", [(), ("--whiten", 0), ("--hold-out", 0.3)])
-def test_normalised_codes(store, tmp_path, more):
-    result = run("fit", store, tmp_path / "m", *FEW, "--normalise", "unit", "--json", *more)
-    assert result.exit_code == 0, result.stderr
-    told, metric, data = json.loads(result.stdout), Metric.load(tmp_path / "m"), DiskStore.open(store)
-    assert told["normalise"] == metric.normalise == "unit"
-    unseen = np.random.default_rng(0).permutation(np.unique(data.labels))[: 3 if "--hold-out" in more else 0]
-    learned_from = ~np.isin(data.labels, unseen)
-    learner = EnsembleMetric(
-        max_groups=3, n_components=6, random_state=0, normalise="unit", whiten=None if "--whiten" in more else "auto"
-    ).fit(data, data.labels, rows=learned_from)
-    chosen_on = ~learned_from if "--hold-out" in more else learned_from
-    threshold = verify_codes(learner.transform(data, rows=chosen_on), data.labels[chosen_on]).threshold
-    assert metric == learner.metric_.with_threshold(metric.threshold)
-    assert told["threshold"] == metric.threshold == pytest.approx(threshold, rel=1e-6)
+class TestSettings:
+    def test_options_and_settings_reach_the_estimator(self, store, tmp_path):
+        steps = {f"{step}__{name}": value for step in ("selection", "joint") for name, value in [("ridge", 0.5)]}
+        steps |= {"selection__beta": 100, "selection__n_neighbors": 2, "selection__whiten": 10, "weigh": 1.0}
+        options = given("loss=triplet", *(f"{name}={value}" for name, value in steps.items()))
+        options += ["--memory", "64MB", "--jobs", "1", "--seed", "3", "--quiet"]
+        assert run("fit", store, tmp_path / "m", *FEW, *options).exit_code == 0
+        written = Metric.load(tmp_path / "m")
+        assert written == learned(store, seed=3, loss="triplet", **steps)
+        assert written.attributes["ridge"] == [0.5, 0.5]
+
+    @pytest.mark.parametrize(
+        ("name", "text", "value"),
+        [
+            ("normalise_groups", "none", "none"),
+            ("normalise", "none", "none"),
+            ("normalise", "unit", "unit"),
+            ("principal", "none", None),
+            ("principal", "4", 4),
+            ("joint__target", "zero", "zero"),
+            ("selection__whiten", "false", False),
+            ("selection__pair_balance", "equal", "equal"),
+            ("max_groups", "2", 2),
+        ],
+    )
+    def test_each_is_as_the_estimator_has_it(self, store, tmp_path, name, text, value):
+        short = () if name == "max_groups" else ("--max-groups", 3)
+        options = [*short, "--components", 6, *given("cv=none", f"{name} = {text}")]
+        assert run("fit", store, tmp_path / "m", *options).exit_code == 0
+        written = Metric.load(tmp_path / "m")
+        assert written == learned(store, **{name: value})
+
+    def test_plain_histograms(self, store, tmp_path):
+        assert run("fit", store, tmp_path / "m", *FEW, *given("roots=false")).exit_code == 0
+        assert Metric.load(tmp_path / "m") == learned(store, roots=False)
+        assert Metric.load(tmp_path / "m") != learned(store)
+
+    @pytest.mark.parametrize("preset", ["faces", "paper"])
+    def test_other_presets(self, store, tmp_path, preset):
+        assert run("fit", store, tmp_path / "m", *FEW, "--preset", preset).exit_code == 0
+        metric = Metric.load(tmp_path / "m")
+        assert metric == learned(store, preset=preset, roots=preset == "faces")
+        assert metric.mirror == {"faces": "mean", "paper": "distances"}[preset]
+
+    def test_the_papers_preset_with_labels_left_out(self, store, tmp_path):
+        result = run("fit", store, tmp_path / "m", *SHORT, "--preset", "paper", "--json")
+        assert result.exit_code == 0, result.stderr
+        told, metric = json.loads(result.stdout), Metric.load(tmp_path / "m")
+        assert len({trial["candidate"] for trial in told["tried"]}) == 1
+        assert (metric.basis.normalise, metric.basis.weigh, metric.normalise) == ("none", 0.0, "none")
+        assert metric.calibration.source == "cross-fitting over classes"
+
+    def test_an_unknown_name_lists_the_known_ones(self, store, tmp_path):
+        for change in ("nonsense=1", "n_jobs=2", "ridge=1", "max_groups"):
+            message = refused(store, tmp_path / "m", *given(change))
+            assert f"--set '{change}' changes no setting" in message
+            assert all(name in message for name in names())
+
+    @pytest.mark.parametrize(
+        ("change", "said"),
+        [
+            ("normalise=cube", "normalise='cube'"),
+            ("normalise_groups=cube", "'scale'"),
+            ("mirror=yes", "mirror='yes'"),
+            ("loss=quadruplet", "'triplet'"),
+            ("cv=0.7", "cv=0.7"),
+            ("weigh=much", "weigh='much'"),
+            ("max_groups=many", "max_groups='many'"),
+            ("roots=maybe", "roots='maybe'"),
+            ("selection__ridge=much", '"auto" or a number'),
+            ("selection__search=slow", "'exact'"),
+            ("selection__threshold=-3", "threshold=-3"),
+            ("joint__pair_balance=much", "'samples'"),
+            ("joint__target=there", "'identity'"),
+            ("joint__anchors=some", "anchors='some'"),
+        ],
+    )
+    def test_wrong_values_are_refused_before_any_work(self, store, tmp_path, change, said, monkeypatch):
+        monkeypatch.setattr(EnsembleMetric, "fit", lambda *args, **options: pytest.fail("worked first"))
+        assert said in refused(store, tmp_path / "m", *given(change))
+        assert not (tmp_path / "m").exists()
+
+
+@pytest.fixture(scope="module")
+def held(store, tmp_path_factory):
+    """A model, what was said for people, and what was said as JSON."""
+    model = tmp_path_factory.mktemp("held") / "m"
+    command = ["fit", store, model, *FEW, "--hold-out", 0.3]
+    return model, run(*command), run(*command, "--json")
 
 
 class TestHoldOut:
-    def test_the_threshold_is_the_best_on_labels_never_seen(self, store, tmp_path):
-        result = run("fit", store, tmp_path / "m", *FEW, "--hold-out", 0.3, "--json")
+    def test_calibrated_and_judged_on_labels_never_seen(self, held, store):
+        model, _, result = held
         assert result.exit_code == 0, result.stderr
-        told = json.loads(result.stdout)
+        told, metric, data = json.loads(result.stdout), Metric.load(model), DiskStore.open(store)
         assert (told["images"], told["labels"]) == (35, 7)
-        held = told["hold_out"]
-        assert (held["images"], held["labels"]) == (15, 3)
-        metric, data = Metric.load(tmp_path / "m"), DiskStore.open(store)
-        everything = data.panel(range(len(data.group_sizes)), np.arange(len(data)))
+        assert (told["hold_out"]["n_samples"], told["hold_out"]["n_classes"]) == (15, 3)
         unseen = np.isin(data.labels, np.random.default_rng(0).permutation(np.unique(data.labels))[:3])
-        again = verify_codes(metric.transform(everything[unseen]), data.labels[unseen])
-        assert told["threshold"] == metric.threshold == pytest.approx(again.threshold, rel=1e-4)
-        assert held["accuracy"] == pytest.approx(again.accuracy)
-        assert held["auc"] == pytest.approx(again.auc)
+        rows = np.flatnonzero(unseen)
+        codes, labels = codes_in_use(metric, with_roots(data), rows), data.labels[rows]
+        calibration = calibrate(codes, labels, distance=metric.distance_function, source="held-out classes")
+        assert metric == learned(store, rows=~unseen).with_calibration(calibration)
+        assert told["threshold"] == metric.threshold == calibration.threshold
+        again = evaluate_codes(codes, labels, calibration=calibration, threshold=metric.threshold)
+        assert told["hold_out"] == again.to_json() | {"threshold_chosen_on_these_pairs": True}
 
-    def test_says_that_the_threshold_was_chosen_there(self, store, tmp_path):
-        said = run("fit", store, tmp_path / "m", *FEW, "--hold-out", 0.3).stdout
-        assert "chosen on the pairs below" in said
-        assert "the threshold was chosen on these pairs" in said
-        assert "AUC" in said
-        assert "Equal error" in said
+    def test_says_that_the_threshold_was_chosen_there(self, held):
+        _, result, _ = held
+        assert result.exit_code == 0, result.stderr
+        for text in (
+            "15 images of 3 labels that were not learned from",
+            "the threshold was chosen on these labels",
+            "(held-out classes)",
+            "AUC",
+            "Equal error",
+        ):
+            assert text in result.stdout
 
     def test_the_seed_decides_who(self, store, tmp_path):
         for name, seed in (("a", 1), ("b", 1), ("c", 2)):
@@ -178,12 +249,12 @@ class TestRefusals:
 
     def test_an_older_model_stays_when_the_work_fails(self, store, tmp_path):
         (tmp_path / "m").write_text("older")
-        assert "from 1 to 20" in refused(store, tmp_path / "m", "--max-groups", 21)
+        assert "leave" in refused(store, tmp_path / "m", *given("selection__min_per_class=6"))
         assert (tmp_path / "m").read_text() == "older"
         assert [path.name for path in tmp_path.iterdir()] == ["m"]
 
     def test_checkpoints_that_cannot_be_kept_before_any_work(self, store, tmp_path, monkeypatch):
-        monkeypatch.setattr("samekind.estimators.EnsembleMetric", lambda **options: pytest.fail("worked first"))
+        monkeypatch.setattr(EnsembleMetric, "fit", lambda *args, **options: pytest.fail("worked first"))
         (tmp_path / "file").touch()
         for folder in (tmp_path / "file", tmp_path / "file" / "inside"):
             assert "A checkpoint is a folder" in refused(store, tmp_path / "m", "--checkpoint", folder)
@@ -193,27 +264,17 @@ class TestRefusals:
         assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
     @pytest.mark.parametrize(
-        ("given", "said"),
+        ("options", "said"),
         [
-            (["--search", "slow"], "'exact'"),
-            (["--normalise", "cube"], "'root'"),
-            (["--anchors", "some"], "auto, all, grow or a number of pictures of at least 1"),
-            (["--anchors", "0"], "--anchors '0' must be"),
-            (["--anchors", "2.5"], "--anchors '2.5' must be"),
-            (["--beta", "5"], "--beta belongs to --loss triplet"),
-            (["--neighbors", "5"], "--neighbors belongs to --loss triplet"),
-            (["--loss", "triplet", "--threshold", "5"], "--threshold belongs to --loss pairwise"),
-            (["--loss", "triplet", "--pair-balance", "samples"], "--pair-balance belongs to --loss pairwise"),
-            (["--pair-balance", "much"], "'samples'"),
-            (["--ridge", "much"], '"auto" or a number'),
-            (["--ridge", "-1"], "at least 0"),
+            (["--preset", "best"], "'faces'"),
             (["--memory", "much"], "512MB"),
-            (["--threshold", "-3"], "threshold=-3.0"),
-            (["--components", "99999"], "n_components=99999"),
+            (["--max-groups", "0"], "--max-groups"),
+            (["--components", "0"], "--components"),
+            (["--loss", "triplet"], "No such option"),
         ],
     )
-    def test_wrong_options(self, store, tmp_path, given, said):
-        assert said in refused(store, tmp_path / "m", *given)
+    def test_wrong_options(self, store, tmp_path, options, said):
+        assert said in refused(store, tmp_path / "m", *options)
         assert not (tmp_path / "m").exists()
 
     def test_one_label_only(self, tmp_path):
@@ -232,14 +293,14 @@ class TestRefusals:
 
 
 def test_warnings_are_part_of_the_result(store, tmp_path):
-    result = run("fit", store, tmp_path / "m", *FEW, "--ridge", 1e9, "--json")
+    result = run("fit", store, tmp_path / "m", *FEW, *given("selection__ridge=1e9"), "--json")
     assert result.exit_code == 0, result.stderr
     assert any("metric is zero" in warning for warning in json.loads(result.stdout)["warnings"])
-    assert "metric is zero" in run("fit", store, tmp_path / "m", *FEW, "--ridge", 1e9).stdout
+    assert "metric is zero" in run("fit", store, tmp_path / "m", *FEW, *given("selection__ridge=1e9")).stdout
 
 
 class Learner:
-    """Stands in for `EnsembleMetric`: notes its parameters, tells its callback of some events, and ends."""
+    """Stands in for `EnsembleMetric.fit`: notes its parameters, tells its callback of some events, and ends."""
 
     EVENTS = (
         *(Event("selection", i, 3, 0.5, i, family=name, left=3 - i) for name in ("cov", "slbp") for i in (1, 2)),
@@ -249,61 +310,36 @@ class Learner:
     def __init__(self, end):
         self.end = end
 
-    def __call__(self, **parameters):
-        self.parameters = parameters
-        return self
-
-    def fit(self, *data, **options):
-        for event in self.EVENTS if self.parameters["callback"] else ():
-            self.parameters["callback"](event)
+    def fit(self, estimator, *data, **options):
+        self.parameters = estimator.get_params()
+        for event in self.EVENTS if estimator.callback else ():
+            estimator.callback(event)
         raise self.end
 
 
 @pytest.fixture
-def learner(monkeypatch):
-    learner = Learner(ValueError("enough seen"))
-    monkeypatch.setattr("samekind.estimators.EnsembleMetric", learner)
-    return learner
+def fake(monkeypatch):
+    fake = Learner(ValueError("enough seen"))
+    monkeypatch.setattr(EnsembleMetric, "fit", lambda *given, **options: fake.fit(*given, **options))
+    return fake
 
 
 class TestLongFits:
-    @pytest.mark.parametrize(
-        ("given", "name", "value"),
-        [
-            ((), "normalise", "none"),
-            (("--normalise", "root"), "normalise", "root"),
-            ((), "normalise_groups", "none"),
-            (("--normalise-groups", "unit"), "normalise_groups", "unit"),
-            ((), "search", "auto"),
-            (("--search", "exact"), "search", "exact"),
-            (("--search", "fast"), "search", "fast"),
-            ((), "anchors", "auto"),
-            (("--anchors", "all"), "anchors", "all"),
-            (("--anchors", "grow"), "anchors", "grow"),
-            (("--anchors", "5000"), "anchors", 5000),
-            ((), "checkpoint", None),
-        ],
-    )
-    def test_options_as_the_estimator_takes_them(self, store, tmp_path, learner, given, name, value):
-        assert "enough seen" in refused(store, tmp_path / "m", *given)
-        assert learner.parameters[name] == value
-        assert type(learner.parameters[name]) is type(value)
-
-    def test_the_folder_of_the_checkpoint(self, store, tmp_path, learner):
+    def test_the_folder_of_the_checkpoint(self, store, tmp_path, fake):
         refused(store, tmp_path / "m", "--checkpoint", tmp_path / "a" / "b")
-        assert learner.parameters["checkpoint"] == tmp_path / "a" / "b"
+        assert fake.parameters["checkpoint"] == tmp_path / "a" / "b"
         assert not list(tmp_path.iterdir())
 
-    def test_an_interruption_with_a_checkpoint_tells_how_to_go_on(self, store, tmp_path, learner):
-        learner.end = KeyboardInterrupt()
+    def test_an_interruption_with_a_checkpoint_tells_how_to_go_on(self, store, tmp_path, fake):
+        fake.end = KeyboardInterrupt()
         result = run("fit", store, tmp_path / "m", "--checkpoint", tmp_path / "kept")
         assert result.exit_code == 130
         assert "The same command goes on from the last round" in result.stderr
         assert f"{tmp_path / 'kept'}." in result.stderr
         assert not result.stdout
 
-    def test_an_interruption_without_one_promises_nothing(self, store, tmp_path, learner):
-        learner.end = KeyboardInterrupt()
+    def test_an_interruption_without_one_promises_nothing(self, store, tmp_path, fake):
+        fake.end = KeyboardInterrupt()
         result = run("fit", store, tmp_path / "m")
         assert result.exit_code == 130
         assert "same command" not in result.stderr
@@ -330,20 +366,20 @@ class TestLongFits:
     def test_another_fit_does_not_go_on_with_it(self, store, tmp_path):
         kept = ("--checkpoint", tmp_path / "kept")
         assert run("fit", store, tmp_path / "m", *FEW, *kept).exit_code == 0
-        message = refused(store, tmp_path / "m", *FEW, *kept, "--ridge", "0.5")
+        message = refused(store, tmp_path / "m", *FEW, *kept, *given("selection__ridge=0.5"))
         assert "ridge" in message
         assert "another folder" in message
 
 
 class TestProgress:
-    def test_a_bar_per_step_on_a_terminal(self, store, tmp_path, learner):
+    def test_a_bar_per_step_on_a_terminal(self, store, tmp_path, fake):
         result = run("fit", store, tmp_path / "m", FORCE_COLOR="1", COLUMNS="120")
         for title in ("Reading descriptors", "Choosing regions (cov)", "Choosing regions (slbp)", "the joint metric"):
             assert title in result.stderr
         assert "objective 0.25" in result.stderr
         assert not result.stdout
 
-    def test_lines_elsewhere(self, store, tmp_path, learner, monkeypatch):
+    def test_lines_elsewhere(self, store, tmp_path, fake, monkeypatch):
         monkeypatch.setattr("samekind.cli.fit.SECONDS_PER_LINE", 0)
         lines = refused(store, tmp_path / "m").splitlines()
         assert lines[0] == "Choosing regions (cov): 1 of 3"
@@ -351,11 +387,11 @@ class TestProgress:
         assert lines[1].endswith(" left")
         assert lines[4] == "Learning the joint metric: 1 of 500"
 
-    def test_few_lines(self, store, tmp_path, learner):
+    def test_few_lines(self, store, tmp_path, fake):
         assert refused(store, tmp_path / "m") == "samekind: enough seen\n"
 
-    def test_quiet(self, store, tmp_path, learner):
+    def test_quiet(self, store, tmp_path, fake):
         result = run("fit", store, tmp_path / "m", "--quiet", FORCE_COLOR="1")
-        assert learner.parameters["callback"] is None
+        assert fake.parameters["callback"] is None
         assert "Reading" not in result.stderr
         assert "enough seen" in result.stderr

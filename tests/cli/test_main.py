@@ -13,7 +13,7 @@ from samekind.cli.main import app
 from samekind.cli.output import duration, printable
 from tests.picture_folders import write_pictures
 
-VERBS = ("extract", "fit", "encode", "verify", "info", "lfw")
+VERBS = ("extract", "fit", "encode", "verify", "evaluate", "info", "lfw")
 
 
 def samekind(*arguments, cwd, **more):
@@ -29,20 +29,22 @@ def home(tmp_path_factory):
 
 
 def test_the_whole_way(home):
-    """extract, fit, encode, verify, info: each in a process, each with JSON and nothing else on stdout."""
+    """extract, fit, encode, verify, evaluate, info: each in a process, each with JSON and nothing else on stdout."""
 
     def ends_well(*arguments):
         result = samekind(*arguments, "--json", cwd=home, text=True)
         assert result.returncode == 0, result.stderr
         return json.loads(result.stdout)
 
+    plain = ("--set", "cv=none")
     assert ends_well("extract", "faces", "store", "--size", "40x56", "--regions", "40")["images"] == 50
-    made = ends_well("fit", "store", "model", "--max-groups", "6", "--components", "10", "--hold-out", "0.3")
+    made = ends_well("fit", "store", "model", "--max-groups", "6", "--components", "10", "--hold-out", "0.3", *plain)
     assert made["groups"] == {"cov": 6, "slbp": 6}
-    assert made["hold_out"]["auc"] > 0.6
+    assert made["hold_out"]["measures"]["auc"]["value"] > 0.6
     codes = ends_well("encode", "model", "faces", "--out", "codes.npy")
     assert np.load(home / "codes.npy").shape == (codes["images"], codes["length"]) == (50, 10)
     assert ends_well("verify", "model", "faces/person 00/0.png", "faces/person 00/0.png")["distance"] == 0
+    assert ends_well("evaluate", "model", "faces", "--report", "page.html")["images"] == 50
     assert ends_well("info", "store", "--check")["kind"] == "store"
     assert ends_well("info", "model")["kind"] == "model"
 

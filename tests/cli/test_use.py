@@ -1,10 +1,11 @@
-"""`samekind encode`, `verify` and `info`: a model in use."""
+"""`samekind encode`, `verify`, `evaluate` and `info`: a model in use."""
 
 import csv
 import json
 import os
 import re
 import shutil
+from dataclasses import replace
 
 import cv2
 import numpy as np
@@ -13,9 +14,14 @@ from typer.testing import CliRunner
 
 from samekind import Metric
 from samekind.cli.main import app
+from samekind.evaluation import evaluate_codes
 from samekind.images.listing import list_images
 from samekind.kernels.flips import flip_free_distances
+from tests.model import files
 from tests.picture_folders import write_pictures
+
+FEW = ("--max-groups", 3, "--components", 6, "--quiet", "--set", "cv=none")
+LINEAR = ("--set", "normalise=none", "--set", "normalise_groups=none")
 
 
 def run(*arguments):
@@ -36,9 +42,9 @@ def as_json(*arguments, status=0):
     return json.loads(result.stdout)
 
 
-def made_model(folder, pictures, *options):
+def made_model(folder, pictures, *options, more=()):
     assert run("extract", pictures, folder / "store", "--size", "40x56", "--regions", 20, *options).exit_code == 0
-    fitted = run("fit", folder / "store", folder / "model", "--max-groups", 3, "--components", 6, "--quiet")
+    fitted = run("fit", folder / "store", folder / "model", *FEW, *more)
     assert fitted.exit_code == 0, fitted.stderr
     return folder / "model"
 
@@ -47,13 +53,25 @@ def made_model(folder, pictures, *options):
 def home(tmp_path_factory):
     """A folder with pictures, a store and a model."""
     folder = tmp_path_factory.mktemp("home")
-    made_model(folder, write_pictures(folder / "pictures", n_labels=8, per_label=4))
+    pictures = write_pictures(folder / "pictures", n_labels=10, per_label=4)
+    made_model(folder, pictures, more=("--set", "cv=2"))
     return folder
 
 
 @pytest.fixture(scope="module")
 def model(home):
     return home / "model"
+
+
+@pytest.fixture(scope="module")
+def alike(home, model):
+    """The two pictures of one label that the model finds most alike."""
+    paths = sorted((home / "pictures/person 00").iterdir())
+    metric = Metric.load(model)
+    codes = metric.encode(paths)
+    pairs = [(i, j) for i in range(4) for j in range(i)]
+    i, j = min(pairs, key=lambda pair: metric.code_distance(codes[pair[0]], codes[pair[1]])[0])
+    return paths[i], paths[j]
 
 
 @pytest.fixture
@@ -65,7 +83,7 @@ def pictures(tmp_path):
 def blind(home):
     """A model that cannot read pictures."""
     path = home / "blind"
-    Metric(np.eye(2), [0, 1], 2, threshold=1.0).save(path)
+    Metric.linear(np.eye(2), [0, 1], 2, threshold=1.0).save(path)
     return path
 
 
@@ -91,22 +109,21 @@ class TestEncode:
             rows = list(csv.DictReader(file))
         assert rows == [{"row": str(at), "file": file.name, "label": file.label} for at, file in enumerate(files)]
 
-    def test_flip_free(self, model, pictures, tmp_path):
-        told = as_json("encode", model, pictures, "--out", tmp_path / "codes.npy", "--flip-free")
-        codes, metric = np.load(tmp_path / "codes.npy"), Metric.load(model)
-        assert codes.shape == (6, metric.n_components + 1) == (told["images"], told["length"])
+    @pytest.mark.parametrize(("mirror", "more"), [("mean", 0), ("distances", 1)])
+    def test_mirror_images_count_as_the_model_says(self, model, pictures, tmp_path, mirror, more):
+        metric = Metric.load(model).with_mirror(mirror)
+        metric.save(tmp_path / "m")
+        told = as_json("encode", tmp_path / "m", pictures, "--out", tmp_path / "codes.npy")
+        codes = np.load(tmp_path / "codes.npy")
+        assert codes.shape == (6, metric.n_components + more) == (told["images"], told["length"])
+        assert told["mirror"] == mirror
         paths = [file.path for file in list_images(pictures, labelled=True)]
-        np.testing.assert_allclose(codes, metric.encode(paths, flip_free=True), rtol=1e-6)
+        np.testing.assert_allclose(codes, metric.encode(paths), rtol=1e-6)
 
-    def test_mirror_mean(self, model, pictures, tmp_path):
-        told = as_json("encode", model, pictures, "--out", tmp_path / "codes.npy", "--mirror-mean")
-        codes, metric = np.load(tmp_path / "codes.npy"), Metric.load(model)
-        assert codes.shape == (6, metric.n_components) == (told["images"], told["length"])
-        assert told["flip_free"] == "mean"
-        paths = [file.path for file in list_images(pictures, labelled=True)]
-        np.testing.assert_allclose(codes, metric.encode(paths, flip_free="mean"), rtol=1e-6)
-        both = ["--flip-free", "--mirror-mean"]
-        assert "give one of them" in refused("encode", model, pictures, "--out", tmp_path / "x.npy", *both)
+    def test_there_is_nothing_to_choose(self, model, pictures, tmp_path):
+        for option in ("--flip-free", "--mirror-mean"):
+            message = refused("encode", model, pictures, "--out", tmp_path / "x.npy", option)
+            assert "No such option" in message
         assert not (tmp_path / "x.npy").exists()
 
     def test_one_picture_a_flat_folder_and_csvs(self, model, pictures, tmp_path):
@@ -187,8 +204,8 @@ class TestEncode:
 
 
 class TestVerify:
-    def test_status_0_for_the_same(self, model, home):
-        a, b = home / "pictures/person 00/0.png", home / "pictures/person 00/1.png"
+    def test_status_0_for_the_same(self, model, alike):
+        a, b = alike
         result = run("verify", model, a, b)
         assert result.exit_code == 0, result.output
         assert "same" in result.stdout.splitlines()[0]
@@ -212,32 +229,76 @@ class TestVerify:
         assert run("verify", model, a, b, "--threshold", repr(np.nextafter(distance, 0).item())).exit_code == 1
         assert "not a number" in refused("verify", model, a, b, "--threshold", "nan")
 
-    def test_flip_free_does_not_see_a_mirror(self, model, home, tmp_path):
-        a, b = home / "pictures/person 00/0.png", home / "pictures/person 05/1.png"
-        cv2.imwrite(str(tmp_path / "mirrored.png"), cv2.imread(str(b), 0)[:, ::-1])
-        plain = [as_json("verify", model, a, each, status=1)["distance"] for each in (b, tmp_path / "mirrored.png")]
-        options = ["--flip-free", "--threshold", 0]
-        free = [as_json("verify", model, a, x, *options, status=1)["distance"] for x in (b, tmp_path / "mirrored.png")]
-        assert free[0] == pytest.approx(free[1], rel=1e-3)
-        assert plain[0] != pytest.approx(plain[1], rel=1e-2)
-        codes = Metric.load(model).encode([a, b], flip_free=True)
-        assert free[0] == pytest.approx(float(flip_free_distances(codes[:1], codes[1:])[0]), rel=1e-5)
-        options = ["--mirror-mean", "--threshold", 0]
-        mean = [as_json("verify", model, a, x, *options, status=1)["distance"] for x in (b, tmp_path / "mirrored.png")]
-        assert mean[0] == pytest.approx(mean[1], rel=1e-3)
-        a_code, b_code = Metric.load(model).encode([a, b], flip_free="mean").astype(float)
-        assert mean[0] == pytest.approx(((a_code - b_code) ** 2).sum(), rel=1e-4)
+    def test_says_the_probability_and_what_the_threshold_means(self, model, alike):
+        a, b = alike
+        calibration = Metric.load(model).calibration
+        told = as_json("verify", model, a, b)
+        assert told["probability"] == pytest.approx(float(calibration.probability([told["distance"]])[0]))
+        assert told["false_match_rate"] == pytest.approx(float(calibration.false_match_rate(told["threshold"])))
+        said = run("verify", model, a, b).stdout
+        assert f"{told['probability']:.1%} that they are the same, if 50% of such pairs are" in said
+        assert f"about {told['false_match_rate']:.2g} of different pairs are at most so far apart" in said
+        assert calibration.describe()[0] in said
+        assert "Only 10 labels were left out" in said
 
-    @pytest.mark.parametrize("flip_free", [False, True])
-    def test_a_normalised_model(self, model, home, tmp_path, flip_free):
-        metric = Metric.load(model).with_normalise("unit").with_threshold(0)
+    def test_the_probability_depends_on_how_many_are_the_same(self, model, alike):
+        a, b = alike
+        even, rare = (as_json("verify", model, a, b, "--prior", prior)["probability"] for prior in (0.5, 0.01))
+        odds = even / (1 - even) / 99
+        assert rare == pytest.approx(odds / (1 + odds))
+        assert rare < even
+        assert "prior" in refused("verify", model, a, b, "--prior", 1.5)
+
+    def test_a_false_match_rate_may_be_asked_for(self, model, home):
+        a, b = home / "pictures/person 00/0.png", home / "pictures/person 05/1.png"
+        told = as_json("verify", model, a, b, "--far", 0.1, status=1)
+        assert told["threshold"] == Metric.load(model).calibration.threshold_at(0.1)
+        assert told["false_match_rate"] == pytest.approx(0.1, abs=0.005)  # some distances are equal
+        assert "give one of them" in refused("verify", model, a, b, "--far", 0.1, "--threshold", 1)
+
+    def test_a_rate_that_the_calibration_cannot_support_is_refused(self, model, home):
+        a = home / "pictures/person 00/0.png"
+        smallest = Metric.load(model).calibration.smallest_rate
+        message = refused("verify", model, a, a, "--far", 1e-4)
+        assert f"{smallest:.2g}"[:3] in message
+        assert "leave out more" in message.lower()
+
+    def test_a_model_without_calibration_answers_all_the_same(self, model, home, tmp_path):
+        a = home / "pictures/person 00/0.png"
+        replace(Metric.load(model), calibration=None, threshold=1.0).save(tmp_path / "m")
+        result = run("verify", tmp_path / "m", a, a)
+        assert result.exit_code == 0, result.output
+        assert "Probability" not in result.stdout
+        told = as_json("verify", tmp_path / "m", a, a)
+        assert (told["probability"], told["false_match_rate"], told["threshold"]) == (None, None, 1.0)
+        assert "is not calibrated" in refused("verify", tmp_path / "m", a, a, "--far", 0.1)
+
+    @pytest.mark.parametrize("mirror", ["mean", "distances"])
+    def test_a_mirror_image_is_as_good_where_the_model_says_so(self, model, home, tmp_path, mirror):
+        metric = Metric.load(model).with_mirror(mirror).with_threshold(0)
         metric.save(tmp_path / "m")
         a, b = home / "pictures/person 00/0.png", home / "pictures/person 05/1.png"
+        cv2.imwrite(str(tmp_path / "mirrored.png"), cv2.imread(str(b), 0)[:, ::-1])
+        both = b, tmp_path / "mirrored.png"
+        plain = [as_json("verify", model, a, each, status=1)["distance"] for each in both]
+        free = [as_json("verify", tmp_path / "m", a, each, status=1)["distance"] for each in both]
+        assert free[0] == pytest.approx(free[1], rel=1e-3)
+        assert plain[0] != pytest.approx(plain[1], rel=1e-2)
+        codes = metric.encode([a, b])
+        distances = flip_free_distances if mirror == "distances" else lambda u, v: ((u - v) ** 2).sum(axis=1)
+        assert free[0] == pytest.approx(float(distances(codes[:1], codes[1:])[0]), rel=1e-4)
+
+    @pytest.mark.parametrize("mirror", ["none", "distances"])
+    def test_a_normalised_model(self, model, home, tmp_path, mirror):
+        plain = Metric.load(model).with_normalise("none").with_mirror("none")
+        plain.with_normalise("unit").with_mirror(mirror).with_threshold(0).save(tmp_path / "m")
+        a, b = home / "pictures/person 00/0.png", home / "pictures/person 05/1.png"
         pixels = [cv2.imread(str(each), 0) for each in (a, b)]
-        plain = [Metric.load(model).encode([grey, grey[:, ::-1]])[: 1 + flip_free].astype(float) for grey in pixels]
+        versions = 1 if mirror == "none" else 2
+        plain = [plain.encode([grey, grey[:, ::-1]])[:versions].astype(float) for grey in pixels]
         codes = [c / np.linalg.norm(c, axis=1, keepdims=True) for c in plain]
         expected = np.mean([((u - v) ** 2).sum() for u in codes[0] for v in codes[1]])
-        told = as_json("verify", tmp_path / "m", a, b, *["--flip-free"] * flip_free, status=1)
+        told = as_json("verify", tmp_path / "m", a, b, status=1)
         assert told["distance"] == pytest.approx(expected, rel=1e-3)
 
     def test_status_2_when_it_cannot_tell(self, model, blind, home, tmp_path):
@@ -253,7 +314,7 @@ class TestVerify:
         assert run("verify", model, a).exit_code == 2
 
     def test_a_model_without_threshold_asks_for_one(self, model, home, tmp_path):
-        Metric.load(model).with_threshold(None).save(tmp_path / "m")
+        replace(Metric.load(model), calibration=None, threshold=None).save(tmp_path / "m")
         a = home / "pictures/person 00/0.png"
         assert "give --threshold" in refused("verify", tmp_path / "m", a, a)
         assert run("verify", tmp_path / "m", a, a, "--threshold", 1).exit_code == 0
@@ -264,6 +325,127 @@ class TestVerify:
         result = run("verify", model, tmp_path / "cut.jpg", tmp_path / "cut.jpg")
         assert result.exit_code == 0
         assert "damaged" in result.stdout
+
+
+class TestEarlierModels:
+    """Written before models said how mirror images count, or were calibrated."""
+
+    @pytest.fixture(params=[2, 3, 4], ids=lambda version: f"format {version}")
+    def earlier(self, request, home, tmp_path):
+        fitted = run("fit", home / "store", tmp_path / "new", *FEW, *LINEAR)
+        assert fitted.exit_code == 0, fitted.stderr
+        metric = Metric.load(tmp_path / "new")
+        parts = files.earlier_parts(
+            request.param,
+            metric.basis.over_columns(metric.components),
+            metric.columns,
+            metric.n_features,
+            threshold=metric.threshold,
+            groups=metric.groups,
+            mean=metric.basis.mean,
+            extractor=dict(metric.extractor),
+        )
+        (tmp_path / "old").write_bytes(files.sealed(*parts))
+        return tmp_path / "new", tmp_path / "old"
+
+    def test_they_work_as_they_did(self, earlier, alike, pictures, tmp_path):
+        new, old = (as_json("verify", model, *alike) for model in earlier)
+        assert (old["probability"], old["mirror"], old["same"]) == (None, "none", True)
+        assert old["distance"] == pytest.approx(new["distance"], rel=1e-3)
+        for model, name in zip(earlier, ("new.npy", "old.npy"), strict=True):
+            assert run("encode", model, pictures, "--out", tmp_path / name).exit_code == 0
+        np.testing.assert_allclose(np.load(tmp_path / "old.npy"), np.load(tmp_path / "new.npy"), rtol=1e-3, atol=1e-4)
+        assert as_json("evaluate", earlier[1], pictures)["images"] == 6
+        told = as_json("info", earlier[1])
+        assert (told["mirror"], told["calibration"], told["normalise"]) == ("none", None, "none")
+        assert "Calibration" not in run("info", earlier[1]).stdout
+
+
+class TestEvaluate:
+    @pytest.fixture
+    def others(self, tmp_path):
+        """Pictures of labels that were not learned from."""
+        return write_pictures(tmp_path / "others", n_labels=5, per_label=4, first=20)
+
+    def test_figures_are_those_of_the_models_codes(self, model, others):
+        told, metric = as_json("evaluate", model, others), Metric.load(model)
+        files = list_images(others, labelled=True)
+        judged = evaluate_codes(
+            metric.encode([file.path for file in files]),
+            [file.label for file in files],
+            calibration=metric.calibration,
+            threshold=metric.threshold,
+        )
+        expected = judged.to_json()
+        assert {name: told[name] for name in ("n_same", "n_other", "threshold")} == {
+            name: expected[name] for name in ("n_same", "n_other", "threshold")
+        }
+        for name, measure in expected["measures"].items():
+            assert told["measures"][name]["value"] == pytest.approx(measure["value"], rel=1e-5)
+        assert (told["images"], told["labels"], told["report"], told["skipped"]) == (20, 5, None, {})
+        assert told["tenths"]
+        assert told["false_match_rates"]
+
+    def test_a_table_for_people(self, model, others):
+        result = run("evaluate", model, others)
+        assert result.exit_code == 0, result.stderr
+        for text in ("20 images of 5 labels", "Accuracy", "Equal error rate", "Mean average precision", "3-NN error"):
+            assert text in result.stdout
+
+    def test_the_report_is_one_page_written_whole(self, model, others, tmp_path):
+        result = run("evaluate", model, others, "--report", tmp_path / "page.html")
+        assert result.exit_code == 0, result.stderr
+        page = (tmp_path / "page.html").read_text()
+        assert "Mean average precision" in page
+        assert page.count("<svg") == 3
+        assert page.rstrip().endswith("</html>")
+        assert "page.html" in result.stdout
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["others", "page.html"]
+        assert "no such folder" in refused("evaluate", model, others, "--report", tmp_path / "no" / "page.html")
+
+    def test_mirror_images_count_as_the_model_says(self, model, others, tmp_path):
+        replace(Metric.load(model), calibration=None, mirror="distances", threshold=1).save(tmp_path / "m")
+        told = as_json("evaluate", tmp_path / "m", others)
+        assert told["measures"]["auc"]["value"] != as_json("evaluate", model, others)["measures"]["auc"]["value"]
+        assert told["tenths"] == told["false_match_rates"] == []
+
+    def test_a_model_without_threshold_has_no_accuracy_of_its_own(self, model, others, tmp_path):
+        replace(Metric.load(model), calibration=None, threshold=None).save(tmp_path / "m")
+        assert {"accuracy", "best_accuracy"} & set(as_json("evaluate", tmp_path / "m", others)["measures"]) == {
+            "best_accuracy"
+        }
+
+    def test_what_cannot_be_used_is_left_out_and_said(self, model, others):
+        (others / "person 20/x.png").write_text("no picture")
+        told = as_json("evaluate", model, others)
+        assert told["images"] == 20
+        assert list(told["skipped"]) == ["person 20/x.png"]
+        assert "person 20/x.png: is not a JPEG" in run("evaluate", model, others).stdout
+        assert "person 20/x.png" in refused("evaluate", model, others, "--on-error", "fail")
+
+    def test_a_list_with_labels(self, model, others, tmp_path):
+        files = list_images(others, labelled=True)
+        lines = [f"others/{file.name},{file.label}" for file in files]
+        (tmp_path / "list.csv").write_text("\n".join(["file,label", *lines]) + "\n")
+        assert (
+            as_json("evaluate", model, tmp_path / "list.csv")["measures"]
+            == as_json("evaluate", model, others)["measures"]
+        )
+
+    def test_nothing_to_judge_by(self, model, blind, others, tmp_path):
+        one = write_pictures(tmp_path / "one", n_labels=1)
+        assert "All 4 pictures are of one label" in refused("evaluate", model, one)
+        single = write_pictures(tmp_path / "single", n_labels=3, per_label=1)
+        assert "one picture each, so there is no pair of the same label" in refused("evaluate", model, single)
+        (single / "person 00/1.png").write_bytes((single / "person 00/0.png").read_bytes())
+        shutil.rmtree(single / "person 02")
+        assert "3 pictures are too few" in refused("evaluate", model, single)
+        (tmp_path / "bad" / "a").mkdir(parents=True)
+        (tmp_path / "bad" / "a" / "x.png").write_text("no picture")
+        assert "None of the 1 file can be used" in refused("evaluate", model, tmp_path / "bad")
+        assert "cannot read pictures" in refused("evaluate", blind, others)
+        assert "no such model file" in refused("evaluate", tmp_path / "nowhere", others)
+        assert "label" in refused("evaluate", model, others / "person 20")
 
 
 @pytest.fixture(scope="module")
@@ -311,11 +493,11 @@ class TestInfo:
     def test_store(self, home):
         result = run("info", home / "store")
         assert result.exit_code == 0, result.stderr
-        for text in ("32 of 8 labels, 4 each", "20 regions x 45", "fuzziness 0.02", "40 x 56", "none", "samekind 0."):
+        for text in ("40 of 10 labels, 4 each", "20 regions x 45", "fuzziness 0.02", "40 x 56", "none", "samekind 0."):
             assert text in result.stdout
         assert "Checksums" not in result.stdout
         told = as_json("info", home / "store")
-        assert (told["kind"], told["images"], told["complete"]) == ("store", 32, True)
+        assert (told["kind"], told["images"], told["complete"]) == ("store", 40, True)
 
     def test_check_reads_every_byte(self, home, tmp_path):
         store = shutil.copytree(home / "store", tmp_path / "store")
@@ -330,7 +512,12 @@ class TestInfo:
         result = run("info", model)
         assert result.exit_code == 0, result.stderr
         metric = Metric.load(model)
-        for text in ("3 regions x 45", "3 regions x 59", "14 (squared distance)", "pairwise", "EnsembleMetric"):
+        for text in (
+            "3 regions x 45",
+            "3 regions x 59",
+            f"{metric.threshold:.6g} (squared distance)",
+            "EnsembleMetric",
+        ):
             assert text in result.stdout
         assert metric.groups[0] in result.stdout
         told = as_json("info", model)

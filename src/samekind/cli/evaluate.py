@@ -8,8 +8,20 @@ import typer
 
 from samekind.cli.described import reasons, remarks
 from samekind.cli.options import JobsOption, JsonOption, LandmarksOption, OnErrorOption, QuietOption, SeveralOption
-from samekind.cli.output import MOST_SHOWN, counting, duration, plural, say_facts, say_json, say_list, say_table
+from samekind.cli.output import (
+    MOST_SHOWN,
+    check_writable,
+    counting,
+    duration,
+    plural,
+    say_facts,
+    say_json,
+    say_list,
+    say_table,
+)
 from samekind.cli.pictures import encoder_of
+
+FEWEST = 4  # pictures that can be judged: each has three others as its nearest
 
 
 def evaluate(
@@ -36,7 +48,6 @@ def evaluate(
 
     Example: samekind evaluate faces.safetensors others/ --report others.html
     """
-    from samekind.cli.output import check_writable
     from samekind.evaluation import evaluate_codes, write_report
     from samekind.images.listing import list_images
     from samekind.model.metric import Metric
@@ -52,8 +63,7 @@ def evaluate(
             [(file.path, file.name) for file in files], jobs, on_error=on_error, progress=count
         )
     labels = [str(file.label) for file in files if file.name not in encoded.skipped]
-    if not labels:
-        raise ValueError(f"None of the {plural(len(files), 'file')} can be used, so there is nothing to judge.")
+    _check_labels(labels, len(files))
     judged = evaluate_codes(
         encoded.codes,
         labels,
@@ -86,3 +96,19 @@ def evaluate(
     say_table("How well it does, with 95 % intervals over labels", judged.table())
     say_list("Skipped", reasons(result["skipped"]), MOST_SHOWN, "--json shows all")
     say_list("Remarks", remarks(result["notes"]), MOST_SHOWN, "--json shows all")
+
+
+def _check_labels(labels: list[str], n_files: int) -> None:
+    """Pairs of both kinds, and three neighbours of each picture, are needed."""
+    n, n_labels = len(labels), len(set(labels))
+    if not n:
+        raise ValueError(f"None of the {plural(n_files, 'file')} can be used, so there is nothing to judge.")
+    if n_labels == 1:
+        raise ValueError(f"All {plural(n, 'picture')} are of one label: give pictures of two labels at least.")
+    if n_labels == n:
+        raise ValueError(
+            f"There are {n} labels with one picture each, so there is no pair of the same label: give several pictures "
+            "of some labels."
+        )
+    if n < FEWEST:
+        raise ValueError(f"{n} pictures are too few to judge a model by: give {FEWEST} at least.")

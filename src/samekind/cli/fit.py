@@ -41,7 +41,7 @@ def fit(
     store: Annotated[Path, typer.Argument(metavar="STORE", help="Folder that `samekind extract` wrote.")],
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="File for the model, such as faces.safetensors.")],
     preset: PresetOption = "pictures",
-    changes: SetOption = (),
+    changes: SetOption = None,
     max_groups: Annotated[
         int | None, typer.Option("--max-groups", min=1, help="Regions chosen per family. Default: the preset's.")
     ] = None,
@@ -52,7 +52,7 @@ def fit(
         float | None,
         typer.Option(
             "--hold-out",
-            help="Share of the labels that are not learned from, to judge and calibrate the model on: 0.2, for example. "
+            help="Share of the labels that are not learned from, to judge and calibrate the model on, such as 0.2. "
             "Default: all are learned from, and the model is calibrated by cross-fitting over labels.",
         ),
     ] = None,
@@ -72,10 +72,10 @@ def fit(
 ) -> None:
     """Learn from a store when two pictures show the same kind, and write it as a model.
 
-    Chooses, for each family of descriptors, the regions that tell the labels apart, and joins them into a code: pictures
-    of the same label come close. The model is one file, which `samekind verify`, `encode` and `evaluate` use without
-    the store. It knows how pictures are to be compared, and what a distance means: threshold, probability of "same",
-    thresholds at false match rates.
+    Chooses, for each family of descriptors, the regions that tell the labels apart, and joins them into a code:
+    pictures of the same label come close. The model is one file, which `samekind verify`, `encode` and `evaluate` use
+    without the store. It knows how pictures are to be compared, and what a distance means: threshold, probability of
+    "same", thresholds at false match rates.
 
     --preset names a set of settings. pictures: what suits the data, chosen on labels left out; faces: the same, a
     picture and its mirror image counting as one; paper: the paper's. --set name=value changes any setting, such as
@@ -103,7 +103,7 @@ def fit(
     from samekind.extraction import with_roots
     from samekind.store import DiskStore
 
-    settings = changed(PRESETS[preset], changes)
+    settings = changed(PRESETS[preset], changes or ())
     settings |= {} if max_groups is None else {"max_groups": max_groups}
     settings |= {} if components is None else {"n_components": components}
     made = learner(settings, checkpoint=checkpoint, memory_budget=memory, n_jobs=jobs, random_state=seed)
@@ -234,10 +234,12 @@ def _tried(trials: list[dict[str, Any]]) -> list[str]:
 
 
 def _held_facts(held: dict[str, Any]) -> list[tuple[str, object]]:
-    counts, measures = held["counts"], held["measures"]
-    accuracy, eer, auc = (measures[name]["value"] for name in ("accuracy", "eer", "auc"))
+    accuracy, eer, auc = (held["measures"][name]["value"] for name in ("accuracy", "eer", "auc"))
     return [
-        ("Held out", f"{counts['n_samples']:,} images of {counts['n_classes']:,} labels that were not learned from"),
+        (
+            "Held out",
+            f"{plural(held['n_samples'], 'image')} of {plural(held['n_classes'], 'label')} that were not learned from",
+        ),
         ("Accuracy", f"{accuracy:.1%} (the threshold was chosen on these labels, so a little flattered)"),
         ("Equal error", f"{eer:.1%}"),
         ("AUC", f"{auc:.4f}"),

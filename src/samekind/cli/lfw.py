@@ -50,7 +50,7 @@ def lfw(
             "pictures, faces, paper: as in `samekind fit`.",
         ),
     ] = "quick",
-    changes: SetOption = (),
+    changes: SetOption = None,
     families: Annotated[str, typer.Option("--families", help="Kinds of descriptors: cov, slbp, or both.")] = "cov,slbp",
     work: Annotated[
         Path, typer.Option("--work", metavar="DIR", help="Folder of all results; the same command goes on with it.")
@@ -105,7 +105,7 @@ def lfw(
     started = time.perf_counter()
     chosen = _checked_folds(folds, view)
     settings = PRESETS[preset].changed(
-        changes, regions=regions, max_groups=max_groups, n_components=components, seed=seed
+        changes or (), regions=regions, max_groups=max_groups, n_components=components, seed=seed
     )
 
     from samekind.lfw.report import write_lfw_report

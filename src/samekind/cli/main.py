@@ -51,7 +51,8 @@ app = typer.Typer(
     cls=Verbs,
     name="samekind",
     help="Learn, from labelled examples, when two things are of the same kind.",
-    epilog="From pictures to an answer: extract, fit, then verify, encode or evaluate. `samekind VERB --help` explains each.",
+    epilog="From pictures to an answer: extract, fit, then verify, encode or evaluate. `samekind VERB --help` explains "
+    "each.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

@@ -28,10 +28,13 @@ OnErrorOption = Annotated[
 # The same as in `samekind.estimators.presets`.
 PresetOption = Annotated[
     Literal["pictures", "faces", "paper"],
-    typer.Option("--preset", help="Set of settings: pictures follows the data; faces also counts mirror images; paper."),
+    typer.Option(
+        "--preset", help="Set of settings: pictures follows the data; faces also counts mirror images; paper."
+    ),
 ]
 SetOption = Annotated[
-    list[str], typer.Option("--set", metavar="NAME=VALUE", help="Change a setting of the preset; may be repeated.")
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="Change a setting of the preset; may be repeated."),
 ]
 JobsOption = Annotated[int | None, typer.Option("--jobs", min=1, help="Threads; all cores unless told.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="No progress bars.")]

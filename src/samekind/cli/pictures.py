@@ -14,9 +14,7 @@ if TYPE_CHECKING:
     from samekind.model.metric import Metric
 
 
-def encoder_of(
-    metric: Metric, *, landmarks: os.PathLike[str] | Mapping[str, Any] | None, several: Several
-) -> Encoder:
+def encoder_of(metric: Metric, *, landmarks: os.PathLike[str] | Mapping[str, Any] | None, several: Several) -> Encoder:
     """The metric's encoder; says which option is missing."""
     if metric.extractor is not None and metric.extractor.get("alignment") == "landmarks" and landmarks is None:
         raise ValueError(

@@ -29,7 +29,8 @@ def verify(
         float | None, typer.Option("--threshold", help="Squared distance up to which they are the same; the model's.")
     ] = None,
     prior: Annotated[
-        float, typer.Option("--prior", help="Share of the pairs that are the same, before looking: for the probability.")
+        float,
+        typer.Option("--prior", help="Share of the pairs that are the same, before looking: for the probability."),
     ] = 0.5,
     landmarks: LandmarksOption = None,
     several: SeveralOption = "error",
@@ -105,14 +106,13 @@ def _false_match_rate(metric: "Metric", threshold: float) -> float | None:
 
 
 def _say_result(result: dict[str, Any], metric: "Metric") -> None:
-    known = result["probability"] is not None
-    probability = f"{result['probability']:.1%} that they are the same, if {result['prior']:.0%} of such pairs are"
-    rate = result["false_match_rate"]
+    probability, rate = result["probability"], result["false_match_rate"]
     meaning = "" if rate is None else f"; about {rate:.2g} of different pairs are at most so far apart"
+    given = f"if {result['prior']:.0%} of such pairs are"
     say_facts(
         [
             ("Answer", "same" if result["same"] else "different"),
-            *([("Probability", probability)] if known else []),
+            *([] if probability is None else [("Probability", f"{probability:.1%} that they are the same, {given}")]),
             ("Distance", f"{result['distance']:.6g} (squared)"),
             ("Threshold", f"{result['threshold']:.6g}{meaning}"),
         ]

@@ -31,7 +31,8 @@ def _sections(study: Study) -> list[Section]:
     counts = " and ".join(
         f"{len(mine)} of {len(study.store.families[family])} {family}" for family, mine in chosen.items()
     )
-    eigenvalues = (model.metric_.components.astype(np.float64) ** 2).sum(axis=1)
+    components = model.metric_.components
+    eigenvalues = np.ones(1) if components is None else (components.astype(np.float64) ** 2).sum(axis=1)
     return [
         Section(
             "Results",

@@ -178,7 +178,9 @@ class SparseBlockMetric(MetricLearner):
         check_callback(self.callback)
         data = TrainingData.of(X, y, rows, self.feature_groups)
         with Listeners(self.verbose, self.callback) as listeners, single_threaded_blas():
-            resources = Resources.of(self, listeners).kept_in(snapshots_for(self, data, None if groups is None else {None: list(groups)}))
+            resources = Resources.of(self, listeners).kept_in(
+                snapshots_for(self, data, None if groups is None else {None: list(groups)})
+            )
             made = selected(data, self, {None: checked_groups(groups, len(data.groups))}, resources)
         (result,) = made.results.values()
         self.basis_ = made.basis

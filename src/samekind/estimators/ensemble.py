@@ -30,7 +30,7 @@ from samekind.estimators.steps import (
     shortened,
     warn_of_zero,
 )
-from samekind.estimators.tuning import PATH, Candidate, LeftOut, Trial, best_of, class_folds, judged_rows
+from samekind.estimators.tuning import PATH, Candidate, GroupsBy, LeftOut, Trial, best_of, class_folds, judged_rows
 from samekind.estimators.use import codes_in_use, groups_with_mirror, plain_score
 from samekind.estimators.validation import check_callback, check_choice, check_count, check_cv, check_number, ridge_from
 from samekind.kernels.lengths import Normalise, normalised
@@ -183,9 +183,10 @@ class EnsembleMetric(MetricLearner):
 
     def set_params(self, **params: Any) -> Self:
         """As of any estimator; `selection__...` and `joint__...` make the step where it is None."""
-        for name, step in (("selection", SparseBlockMetric), ("joint", JointMetric)):
-            if any(key.startswith(f"{name}__") for key in params) and getattr(self, name) is None and name not in params:
-                setattr(self, name, step(**({"target": "auto"} if name == "joint" else {})))
+        for name, step in (("selection", SparseBlockMetric()), ("joint", JointMetric(target="auto"))):
+            nested = any(key.startswith(f"{name}__") for key in params)
+            if nested and getattr(self, name) is None and name not in params:
+                setattr(self, name, step)
         return super().set_params(**params)
 
     def fit(self, X: ArrayLike | FeatureStore, y: ArrayLike, rows: ArrayLike | None = None) -> Self:
@@ -324,6 +325,7 @@ class _Learning:
         self.plain: list[tuple[float, float]] = []  # of each fold: AUC, mAP
         self.folds: list[_Fold] = []
         self.joint = estimator._joint
+        self.rank: int | Literal["auto"] | None = self.joint.n_components
         self._step1: Selected | None = None
 
     # Choosing
@@ -339,7 +341,9 @@ class _Learning:
             return Trial(self._by_rule(), self._normalisations()[0], np.nan, np.zeros(0)), None
         self.plain = [part.plain() for part in parts]
         tried: list[LeftOut] = []
-        firsts = [Candidate(by, weigh, "none", n_components=self._rank()) for by in self._groups() for weigh in self._weighs()]
+        firsts = [
+            Candidate(by, weigh, "none", n_components=self._rank()) for by in self._groups() for weigh in self._weighs()
+        ]
         for candidate in firsts:
             tried.append(self._judged(candidate))
         bases = [trial for each in tried for trial in each.trials(self._normalisations())]
@@ -351,7 +355,7 @@ class _Learning:
             tried.append(self._judged(candidate))
             self.trials += tried[-1].trials(self._normalisations())
         best = best_of(self.trials)
-        if self.joint.n_components == "auto" and best.candidate.n_components is None:
+        if self.rank == "auto" and best.candidate.n_components is None:
             best = self._shorter(best, tried)
         return best, next(each for each in tried if each.candidate == best.candidate)
 
@@ -375,10 +379,12 @@ class _Learning:
         ridge = None if self.joint.ridge == "auto" else self.joint.ridge
         return Candidate(groups, weigh, target, ridge, n_components=self._rank(target))
 
-    def _groups(self) -> list[str]:
+    def _groups(self) -> list[GroupsBy]:
         """What seems best before anything is tried comes first: regions of pictures may be covered."""
-        given, pictures = self.estimator.normalise_groups, is_store(self.data.X)
-        return [given] if given != "auto" else ["unit", "scale", "none"] if pictures else ["scale", "none", "unit"]
+        given = self.estimator.normalise_groups
+        if given != "auto":
+            return [given]
+        return ["unit", "scale", "none"] if is_store(self.data.X) else ["scale", "none", "unit"]
 
     def _weighs(self) -> list[float]:
         given = self.estimator.weigh
@@ -394,7 +400,7 @@ class _Learning:
 
     def _rank(self, target: str = "none") -> int | None:
         """How long codes may be."""
-        asked = self.joint.n_components
+        asked = self.rank
         if asked == "auto" or (asked is None and target == "zero" and self.joint.target == "auto"):
             return SHORT_CODE if target == "zero" else None
         return asked
@@ -429,7 +435,8 @@ class _Learning:
     def learned(self, candidate: Candidate) -> _Learned:
         """Both steps on all samples."""
         given = self.estimator._given_basis()
-        if given is None and self.resources.listeners.stopped:  # while choosing: what a fold chose is better than nothing
+        # Stopped while choosing: what a fold chose is better than nothing.
+        if given is None and self.resources.listeners.stopped:
             given = next((fold.basis for fold in self.folds), None)
         if given is None:
             self._step1 = selected(self.data, self.estimator._selection, self.families, self.resources)

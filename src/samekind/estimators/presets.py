@@ -84,7 +84,7 @@ def names() -> list[str]:
     learner = EnsembleMetric(selection=SparseBlockMetric(), joint=JointMetric())
     known = learner.get_params(deep=True)
     inner = {"selection", "joint", "feature_groups", "families", "selection__feature_groups"}
-    return sorted(name for name in known if name not in inner and name.rsplit("__", 1)[-1] not in _RUN) + ["roots"]
+    return [*sorted(name for name in known if name not in inner and name.rsplit("__", 1)[-1] not in _RUN), "roots"]
 
 
 def changed(settings: Mapping[str, Any], changes: Sequence[str]) -> Settings:

@@ -35,9 +35,7 @@ class State(Protocol):
 class Record:
     """One step of a fit as its checkpoint has it: the solver's state, and the history so far."""
 
-    def __init__(
-        self, snapshots: Snapshots, name: str, listeners: Listeners, family: Hashable | None, part: str = ""
-    ):
+    def __init__(self, snapshots: Snapshots, name: str, listeners: Listeners, family: Hashable | None, part: str = ""):
         self.snapshots = snapshots
         self.name = name
         self.listeners = listeners

@@ -1,7 +1,7 @@
 """The two steps as functions of data and settings; the estimators put them together.
 
-    selected   Algorithm 1, once per family of feature groups  -> Basis
-    joined     Algorithm 2 on the features of a basis           -> components
+selected   Algorithm 1, once per family of feature groups  -> Basis
+joined     Algorithm 2 on the features of a basis           -> components
 """
 
 from __future__ import annotations
@@ -159,7 +159,9 @@ def selected(
     data = data.part(limited(data.y, step.min_per_class, step.max_per_class))
     relation = Relation.from_labels(data.y)
     results: dict[Hashable, SelectionResult] = {}
-    ridges, groups, blocks, bases = [0.0], [], {}, []
+    ridges, bases = [0.0], []
+    groups: list[int] = []
+    blocks: dict[int, Matrix] = {}
     for number, (family, members) in enumerate(families.items()):
         if resources.listeners.stopped:
             break
@@ -374,6 +376,6 @@ def convergence_message(step: str, result: Any) -> str:
     """What to do where a solver ended early."""
     gap = result.certificate.relative_gap
     return (
-        f"{step} has not converged: after {result.n_iter} iterations the objective may be {gap:.2g} of itself above the "
-        "optimum. Raise max_iter, or tol if this is close enough; a larger ridge makes the problem easier."
+        f"{step} has not converged: after {result.n_iter} iterations the objective may be {gap:.2g} of itself above "
+        "the optimum. Raise max_iter, or tol if this is close enough; a larger ridge makes the problem easier."
     )

@@ -3,8 +3,8 @@
     for each fold of classes:  step 1 on the other classes  ->  codes of the classes left out, for each candidate
     the candidate whose codes tell unseen classes apart best is taken; the same codes calibrate its distances
 
-A candidate says what lies between the steps and what step 2 is. Step 1 is learned once per fold; step 2 goes along a path
-of ridges, each solution starting the next. What was tried, and how it did, is reported.
+A candidate says what lies between the steps and what step 2 is. Step 1 is learned once per fold; step 2 goes along a
+path of ridges, each solution starting the next. What was tried, and how it did, is reported.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from samekind.kernels.lengths import Normalise, normalised
 from samekind.kernels.types import Array, IntArray
 
 Target = Literal["zero", "identity", "none"]
+GroupsBy = Literal["none", "scale", "root", "unit"]
 
 FEWEST_CLASSES = 4  # of two samples or more: below, none can be left out
 SPLIT_IN_THREE = 6  # classes from which on there are three folds, not two
@@ -37,7 +38,7 @@ PATH = (1.0, 0.1, 0.01, 0.001)  # ridges around step 1, largest first
 class Candidate:
     """One way to go on from step 1."""
 
-    normalise_groups: str
+    normalise_groups: GroupsBy
     weigh: float
     target: Target  # of step 2's ridge; "none": step 1's own metric
     ridge: float | None = None  # None: the rule of thumb, `times` over

@@ -127,11 +127,13 @@ def check_cv(cv: Any) -> None:
     """Folds of classes: "auto", how many, a share, or none."""
     if cv is None or (isinstance(cv, str) and cv == "auto"):
         return
-    if isinstance(cv, Integral) and not isinstance(cv, bool) and cv >= 2:
+    if isinstance(cv, Integral) and not isinstance(cv, bool) and int(cv) >= 2:
         return
-    if isinstance(cv, Real) and not isinstance(cv, Integral) and 0 < cv <= 0.5:
+    if isinstance(cv, Real) and not isinstance(cv, Integral) and 0 < float(cv) <= 0.5:
         return
-    raise ValueError(f'cv={cv!r} must be "auto", None, a number of folds from 2 on, or a share of the classes up to 0.5.')
+    raise ValueError(
+        f'cv={cv!r} must be "auto", None, a number of folds from 2 on, or a share of the classes up to 0.5.'
+    )
 
 
 def checked_groups(groups: Any, n_groups: int) -> list[int]:
@@ -140,5 +142,7 @@ def checked_groups(groups: Any, n_groups: int) -> list[int]:
         return list(range(n_groups))
     chosen = [int(k) for k in groups]
     if not chosen or len(set(chosen)) < len(chosen) or min(chosen) < 0 or max(chosen) >= n_groups:
-        raise ValueError(f"groups must be numbers of feature groups from 0 to {n_groups - 1}, each once and at least one.")
+        raise ValueError(
+            f"groups must be numbers of feature groups from 0 to {n_groups - 1}, each once and at least one."
+        )
     return chosen

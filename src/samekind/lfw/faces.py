@@ -73,8 +73,7 @@ class Faces:
         parts = {part["name"]: part for part in notes["families"]}
         return {
             family: digest(
-                shared
-                | {"parameters": parts[family]["parameters"], "names": groups.group_names, "roots": self.roots}
+                shared | {"parameters": parts[family]["parameters"], "names": groups.group_names, "roots": self.roots}
             )
             for family in self.families
             for groups in [self.of_families([family])]

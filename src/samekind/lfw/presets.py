@@ -29,9 +29,7 @@ class Settings:
         """With changes as `name=value`, and with those by name that are not None."""
         given = {name: value for name, value in learner.items() if value is not None}
         made = presets.changed(dict(self.learner) | given, changes)
-        return Settings(
-            self.regions if regions is None else regions, made, self.seed if seed is None else seed
-        )
+        return Settings(self.regions if regions is None else regions, made, self.seed if seed is None else seed)
 
     @property
     def roots(self) -> bool:

@@ -5,8 +5,8 @@
        ->  z_k, z_k / sqrt(r_k) or z_k / r_k, r_k the root mean square of z_k        (`normalise`)
        ->  each feature times a power of its eigenvalue in step 1, lambda^(weigh / 2)  (`weigh`)
 
-With `normalise="none"`, `weigh=0` these are the paper's intermediate features U_dagger^T x; with `weigh=1` they are step
-1's own codes, whose squared Euclidean distance is step 1's metric. A basis and components make a `Metric`.
+With `normalise="none"`, `weigh=0` these are the paper's intermediate features U_dagger^T x; with `weigh=1` they are
+step 1's own codes, whose squared Euclidean distance is step 1's metric. A basis and components make a `Metric`.
 """
 
 from __future__ import annotations
@@ -130,11 +130,11 @@ class Basis:
             first,
             columns=columns[order],
             groups=tuple(name for basis in bases for name in basis.groups),
-            mean=None if first.mean is None else np.concatenate([basis.mean for basis in bases])[order],  # type: ignore[misc]
-            values=np.concatenate([basis.values for basis in bases]),  # type: ignore[misc]
-            rows=np.concatenate([basis.rows + start for basis, start in shifted]),  # type: ignore[operator]
-            owners=np.concatenate([basis.owners + start for basis, start in shifted])[order],  # type: ignore[operator]
-            eigenvalues=np.concatenate([basis.eigenvalues for basis in bases]),  # type: ignore[misc]
+            mean=None if first.mean is None else np.concatenate([basis.mean for basis in bases])[order],
+            values=np.concatenate([basis.values for basis in bases]),
+            rows=np.concatenate([basis.rows + start for basis, start in shifted]),
+            owners=np.concatenate([basis.owners + start for basis, start in shifted])[order],
+            eigenvalues=np.concatenate([basis.eigenvalues for basis in bases]),
         )
 
     def only(self, chosen: Sequence[int]) -> Basis:
@@ -363,7 +363,9 @@ def _checked_blocks(basis: Basis, n_columns: int) -> dict[str, Any]:
     rows = _checked_numbers("rows", basis.rows)  # type: ignore[arg-type]
     owners = _checked_numbers("owners", basis.owners)  # type: ignore[arg-type]
     if owners.shape != (n_columns,):
-        raise ValueError(f"owners must name the group of each of the {n_columns} columns, but has shape {owners.shape}.")
+        raise ValueError(
+            f"owners must name the group of each of the {n_columns} columns, but has shape {owners.shape}."
+        )
     eigenvalues = finite_floats(basis.eigenvalues, "eigenvalues")  # type: ignore[arg-type]
     if eigenvalues.shape != rows.shape or (eigenvalues <= 0).any():
         raise ValueError(f"eigenvalues must be {len(rows)} positive numbers, one for each row of the groups.")

@@ -1,8 +1,8 @@
 """`Metric`: all that crosses from training to use, a basis and components over it.
 
 Distances are squared throughout: `||L^T (z(u) - z(v))||^2`, z the features of the basis and L^T the components. Where
-codes are normalised by their lengths, it is the squared Euclidean distance of the codes that come out. A metric that was
-learned from pictures also knows which regions of them it reads, and encodes pictures itself; how a picture's mirror
+codes are normalised by their lengths, it is the squared Euclidean distance of the codes that come out. A metric that
+was learned from pictures also knows which regions of them it reads, and encodes pictures itself; how a picture's mirror
 image counts, which distance and which threshold go with that, is part of it.
 """
 
@@ -255,7 +255,9 @@ class Metric:
         if own is not None and first.shape[-1] == self.n_components + 1:
             return own(first, second)
         if first.shape[-1] != self.n_components:
-            raise ValueError(f"Codes have {first.shape[-1]} numbers, but those of this metric have {self.n_components}.")
+            raise ValueError(
+                f"Codes have {first.shape[-1]} numbers, but those of this metric have {self.n_components}."
+            )
         between = first - second
         distances: Floats = np.einsum("ij,ij->i", between, between)
         return distances
@@ -403,7 +405,9 @@ def _notes(metric: Metric) -> dict[str, Any]:
 def _from_file(arrays: dict[str, NDArray[Any]], notes: dict[str, Any]) -> Metric:
     if notes["format_version"] < 5:
         return _from_earlier_file(arrays, notes)
-    own = {name.removeprefix("basis."): array for name, array in arrays.items() if name.startswith("basis.")}
+    own: dict[str, Any] = {
+        name.removeprefix("basis."): array for name, array in arrays.items() if name.startswith("basis.")
+    }
     calibration = notes["calibration"]
     return Metric(
         Basis(**own, **notes["basis"]),
