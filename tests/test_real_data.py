@@ -31,7 +31,7 @@ def digits():
 @pytest.mark.parametrize("loss", ["pairwise", "triplet"])
 def test_short_codes_beat_all_649_features(digits, loss):
     X, y, X_test, y_test, groups = digits
-    model = EnsembleMetric(groups, loss=loss, max_groups=3, n_components=12).fit(X, y)
+    model = EnsembleMetric(groups, loss=loss, max_groups=3, n_components=12, random_state=0).fit(X, y)
     codes = model.transform(X_test)
     assert codes.shape[1] <= 12
     assert len(model.selected_groups_) <= 3

@@ -127,9 +127,11 @@ def test_a_fit_that_is_stopped_in_step_1_gives_the_metric_of_step_1(rng, normali
 
 def test_all_target_neighbours_equal_none_given(rng):
     X, y = planted(rng, n_groups=3, informative=(1,))
-    for learner in (JointMetric, lambda **kw: SparseBlockMetric(3, **kw)):
-        a, b = (learner(loss="triplet", n_neighbors=k).fit(X, y).components_ for k in (None, 7))
-        np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-9)
+    a, b = (SparseBlockMetric(3, loss="triplet", n_neighbors=k).fit(X, y).components_ for k in (None, 7))
+    np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-9)
+    c, d = (JointMetric(loss="triplet", n_neighbors=k, tol=1e-11, max_iter=5000).fit(X, y) for k in (None, 7))
+    assert c.objective_ == pytest.approx(d.objective_, rel=1e-10)
+    np.testing.assert_allclose(c.components_, d.components_, rtol=1e-6, atol=1e-6)
 
 
 def test_few_target_neighbours_change_the_answer(rng):
@@ -216,3 +218,167 @@ def test_the_threshold_does_not_stay_where_the_loss_has_it(rng, learner):
     found = {learner(threshold=given).fit(X, y).threshold_ for given in (9.0, 14.0)}
     assert len(found) == 2
     assert not found & {9.0, 14.0}
+
+
+# Settings that were once refused, ignored or wrong
+
+
+@pytest.mark.parametrize("learner", [SparseBlockMetric, EnsembleMetric])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_there_may_be_more_rounds_than_groups(rng, loss, learner):
+    """A group may be chosen again, and is improved then."""
+    X, y = planted(rng, n_groups=3, informative=(0, 2))
+    settings = plain(learner) | {"ridge": 0.01}
+    once, often = (with_settings(learner(3, loss=loss, max_groups=n), **settings).fit(X, y) for n in (3, 12))
+    assert len(often.selected_groups_) <= 3
+    rounds = [[r["objective"] for r in model.history_ if r["step"] == "selection"] for model in (once, often)]
+    assert len(rounds[0]) <= 3 < len(rounds[1]) <= 12
+    assert rounds[1][-1] < rounds[0][-1]
+
+
+def test_the_first_lines_of_the_readme_work_on_small_data(rng):
+    """Forty rounds where there are five groups, and shorter codes than there are features."""
+    X, y = planted(rng, n_groups=5, informative=(1, 3), size=9, n_classes=4)
+    model = EnsembleMetric(feature_groups=9, loss="triplet", max_groups=40, n_components=20, cv=None)
+    assert model.fit(X, y).transform(X).shape == (len(X), 20)
+    assert len(model.selected_groups_) <= 5
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_classes_that_are_told_apart_without_error_do_not_keep_the_solver_busy(rng, loss):
+    """Distances that grow without end would bring the loss to 0, and its gap is never small beside it."""
+    X, y = planted(rng, n_groups=5, informative=(1, 3), size=9, n_classes=4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = JointMetric(target="identity", loss=loss).fit(X, y)
+    assert model.converged_
+    assert model.objective_ < 0.1
+    assert model.n_iter_ < 200
+
+
+@pytest.mark.parametrize("max_groups", ["auto", None])
+def test_rounds_may_be_left_to_the_data(rng, max_groups):
+    X, y = planted(rng)
+    model = SparseBlockMetric(3, max_groups=max_groups).fit(X, y)
+    assert model.n_iter_ <= 12
+    assert model.ridge_ == pytest.approx(36 / 1600)
+
+
+@pytest.mark.parametrize("solver", ["convex", "factored"])
+def test_an_infinite_trace_bound_is_none(rng, solver):
+    X, y = planted(rng, n_groups=3, informative=(1,))
+    a, b = (JointMetric(solver=solver, trace_bound=bound, random_state=0).fit(X, y) for bound in (None, np.inf))
+    assert a.metric_ == b.metric_
+
+
+@pytest.mark.parametrize("families", [{3: "a", 7: "b", 10: "a"}, {"3": "a", "7": "b", "10": "a"}, ["a", "b", "a"]])
+@pytest.mark.parametrize("names", [(3, 7, 10), ("3", "7", "10")])
+def test_groups_and_families_may_go_by_integers(rng, families, names):
+    X, y = planted(rng, n_groups=3, informative=(0, 1))
+    groups = {name: slice(3 * k, 3 * k + 3) for k, name in enumerate(names)}
+    model = EnsembleMetric(groups, families=families, max_groups=1, cv=None).fit(X, y)
+    assert model.selected_group_names_ == ["3", "7"]
+    assert list(model.stopped_because_) == ["a", "b"]
+
+
+@pytest.mark.parametrize("learner", [SparseBlockMetric, JointMetric])
+def test_whiten_true_keeps_all_directions_and_false_does_not_whiten(rng, learner):
+    X, y = planted(rng, n_groups=3, informative=(1,))
+    X *= np.logspace(-1, 2, 9)
+    groups = {} if learner is JointMetric else {"feature_groups": 3}
+    plain, off = (learner(whiten=whiten, **groups).fit(X, y) for whiten in (None, False))
+    assert plain.metric_ == off.metric_
+    on, most = (learner(whiten=whiten, **groups).fit(X, y) for whiten in (True, 9))
+    assert on.metric_ == most.metric_
+    assert on.metric_ != plain.metric_
+    if learner is SparseBlockMetric:
+        assert {block.shape for block in on.blocks_.values()} == {(3, 3)}
+        assert {b.shape for b in SparseBlockMetric(3, whiten=1).fit(X, y).blocks_.values()} == {(1, 1)}
+
+
+@pytest.mark.parametrize("learner", [SparseBlockMetric, JointMetric, EnsembleMetric])
+def test_whitened_data_far_from_zero_are_the_same_data(rng, learner):
+    X, y = planted(rng, n_groups=3, informative=(1,))
+    groups = {} if learner is JointMetric else {"feature_groups": 3}
+    settings = plain(learner) | {"whiten": True, "random_state": 0}
+    near, far = (with_settings(learner(**groups), **settings).fit(X + at, y) for at in (0, 1e7))
+    np.testing.assert_allclose(near.transform(X), far.transform(X + 1e7), atol=1e-3)  # whitened in float32
+    assert far.threshold_ == pytest.approx(near.threshold_, rel=1e-3)
+
+
+def test_few_samples_of_each_class_may_be_enough(rng):
+    X, y = planted(rng)
+    first_three = np.concatenate([np.flatnonzero(y == label)[:3] for label in range(6)])
+    limited = SparseBlockMetric(3, max_groups=2, max_per_class=3).fit(X, y)
+    alone = SparseBlockMetric(3, max_groups=2).fit(X[first_three], y[first_three])
+    assert limited.basis_ == alone.basis_
+
+
+@pytest.mark.parametrize("learner", [SparseBlockMetric, JointMetric, EnsembleMetric])
+def test_small_classes_may_be_left_out(rng, learner):
+    X, y = planted(rng)
+    y[-6:] = np.arange(100, 106)  # of one sample each; class 5 keeps two
+    groups = {} if learner is JointMetric else {"feature_groups": 3, "max_groups": 2}
+    kept = np.isin(y, np.arange(5))
+    settings = plain(learner) | {"loss": "pairwise"}
+    limited = with_settings(learner(**groups), min_per_class=3, **settings).fit(X, y)
+    alone = with_settings(learner(**groups), **settings).fit(X[kept], y[kept])
+    np.testing.assert_allclose(limited.transform(X), alone.transform(X), rtol=1e-9, atol=1e-9)
+
+
+def test_step_1_may_be_held_to_some_groups(rng):
+    X, y = planted(rng)
+    model = SparseBlockMetric(3, max_groups=4).fit(X, y, groups=[7, 1, 2])
+    assert set(model.selected_groups_) <= {1, 2, 7}
+    assert model.selected_groups_[0] == 7
+    assert model.selected_group_names_ == [str(k) for k in model.selected_groups_]
+    cut = X[:, [*range(3, 9), *range(21, 24)]]
+    np.testing.assert_allclose(
+        model.transform(X), SparseBlockMetric(3, max_groups=4).fit(cut, y).transform(cut), rtol=1e-9, atol=1e-12
+    )
+    for bad in ([], [1, 1], [12], [-1]):
+        with pytest.raises(ValueError, match="groups must be numbers of feature groups from 0 to 11"):
+            SparseBlockMetric(3).fit(X, y, groups=bad)
+
+
+def test_where_no_group_helps_both_steps_say_so_and_stay_usable():
+    X, y = np.ones((12, 6)), np.repeat(np.arange(4), 3)
+    for cv in (None, 2):
+        with pytest.warns(UserWarning, match="The learned metric is zero"):
+            model = EnsembleMetric(2, cv=cv).fit(X, y)
+        assert model.transform(X).shape == (12, 1)
+        assert not model.transform(X).any()
+        assert not model.step1_metric_.transform(X).any()
+        assert model.selected_groups_.tolist() == []
+
+
+# Step 2 around the identity
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_large_ridge_around_the_identity_leaves_euclidean_distance(rng, loss):
+    X, y = planted(rng, n_groups=3, informative=(1,))
+    model = JointMetric(loss=loss, target="identity", ridge=1e6).fit(X, y)
+    A = model.get_mahalanobis_matrix()
+    np.testing.assert_allclose(A, A[0, 0] * np.eye(9), atol=1e-4 * A[0, 0])
+    weak = JointMetric(loss=loss, target="identity", ridge=1e-3).fit(X, y).get_mahalanobis_matrix()
+    assert np.abs(weak / weak[0, 0] - np.eye(9)).max() > 0.1
+
+
+def test_codes_around_the_identity_are_as_long_as_the_features_or_as_asked(rng):
+    X, y = planted(rng, n_groups=3, informative=(1,))
+    full = JointMetric(target="identity").fit(X, y)
+    assert full.transform(X).shape == (len(X), 9)
+    assert (full.ridge_, full.solver_) == (0.1, "convex")
+    short = JointMetric(4, target="identity").fit(X, y)
+    assert short.transform(X).shape == (len(X), 4)
+    # Cut to directions of the full codes: distances can only become smaller.
+    i, j = np.triu_indices(len(X), 1)
+    pairs = np.stack([X[i], X[j]], axis=1)
+    assert (short.pair_distance(pairs) <= full.pair_distance(pairs) * (1 + 1e-9)).all()
+
+
+def test_a_target_left_to_a_joint_metric_alone_is_zero(rng):
+    X, y = planted(rng, n_groups=3, informative=(1,))
+    auto, zero = (JointMetric(target=target).fit(X, y) for target in ("auto", "zero"))
+    assert auto.metric_ == zero.metric_

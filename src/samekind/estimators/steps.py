@@ -49,6 +49,7 @@ from samekind.store import FeatureStore, centred, panels_of
 FEW_SAMPLES = 1_000  # whose pairs are done sooner by one thread than handed to several
 SCALE_ROWS = 2048  # whose pairs fit the scale of a metric
 SCALINGS = 40  # halvings and doublings tried at the most
+SEPARATED = 1e-4  # of the loss at distances of 0: below, larger distances are not worth it
 
 
 @dataclass(frozen=True)
@@ -299,7 +300,10 @@ def principal_directions(Z: Array, n: int | None) -> Array | None:
 
 
 def fitted_scale(objective: Objective, Z: Array, seed: int) -> float:
-    """s that minimises the loss at the distances s^2 ||z_i - z_j||^2, which is convex in s^2; on a sample of rows."""
+    """s that minimises the loss at the distances s^2 ||z_i - z_j||^2, which is convex in s^2; on a sample of rows.
+
+    Where classes are told apart without error, the loss falls for ever as s grows: s ends where it is small.
+    """
     if objective.n_candidates > 2 * SCALE_ROWS:
         objective = objective.sampled(SCALE_ROWS, np.random.RandomState([seed]))
     wide = Z.astype(np.float64)
@@ -312,6 +316,8 @@ def fitted_scale(objective: Objective, Z: Array, seed: int) -> float:
     while step > 1.02:
         for times in (step, 1 / step):
             for _ in range(SCALINGS):
+                if reached < SEPARATED:
+                    return best
                 trial = value(best * times)
                 if not trial < reached:
                     break
