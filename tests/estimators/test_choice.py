@@ -198,7 +198,9 @@ def test_calibration_survives_a_file(chosen, tmp_path):
     np.testing.assert_array_equal(loaded.pair_probability(X[PAIRS]), chosen.pair_probability(X[PAIRS]))
 
 
-@pytest.mark.parametrize("learner", [SparseBlockMetric(3), JointMetric(3), choosing(cv=None)], ids=lambda it: type(it).__name__)
+@pytest.mark.parametrize(
+    "learner", [SparseBlockMetric(3), JointMetric(3), choosing(cv=None)], ids=lambda it: type(it).__name__
+)
 def test_classes_left_out_calibrate_any_learner(learner):
     model = clone(learner).fit(X, Y)
     before = model.metric_
