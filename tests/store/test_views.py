@@ -203,8 +203,8 @@ def test_numbers_are_those_in_the_whole_store_through_all_views(on_disk):
 
 
 def test_the_digest_of_a_view_tells_it_from_others(tmp_path):
-    numbers = np.abs(np.random.default_rng(0).normal(size=(6, 6))).astype(np.float32)
-    store = stores.disk_store(tmp_path / "a", numbers, np.arange(6), {"a": 2, "b": 1})
+    numbers = np.abs(np.random.default_rng(0).normal(size=(6, 8))).astype(np.float32)
+    store = stores.disk_store(tmp_path / "a", numbers, np.arange(6), {"a": 2, "b": 2})
     views = [
         store,
         GroupsOf(store, [0, 1]),
@@ -217,6 +217,6 @@ def test_the_digest_of_a_view_tells_it_from_others(tmp_path):
     assert GroupsOf(store, [0, 1]).content_digest() == GroupsOf(store, [1, 0]).content_digest()
     numbers[0, 0] += 1
     assert (
-        stores.disk_store(tmp_path / "b", numbers, np.arange(6), {"a": 2, "b": 1}).content_digest()
+        stores.disk_store(tmp_path / "b", numbers, np.arange(6), {"a": 2, "b": 2}).content_digest()
         != store.content_digest()
     )
