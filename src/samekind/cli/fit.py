@@ -34,7 +34,12 @@ if TYPE_CHECKING:
 FEWEST_LABELS = 2  # that can be told apart
 MOST_TRIED = 8  # that are printed
 INTERRUPTED = 130  # exit status, as that of every verb
-TITLES = {"selection": "Choosing regions", "joint": "Learning the joint metric"}
+TITLES = {
+    "whitening": "Whitening descriptors",
+    "selection": "Choosing regions",
+    "choice": "Choosing settings on labels left out",
+    "joint": "Learning the joint metric",
+}
 
 
 def fit(

@@ -163,7 +163,13 @@ class _Shown:
             return
         from samekind.estimators.progress import ProgressBars, ProgressLines
 
-        console, titles = Console(stderr=True), {"selection": title, "joint": title}
+        console = Console(stderr=True)
+        titles = {
+            "whitening": f"{title}: whitening descriptors",
+            "selection": title,
+            "choice": f"{title}: choosing settings on people left out",
+            "joint": title,
+        }
         with (
             ProgressBars(console, titles, first=f"{title}: reading descriptors")
             if console.is_terminal

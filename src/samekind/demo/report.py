@@ -31,8 +31,8 @@ def _sections(study: Study) -> list[Section]:
     counts = " and ".join(
         f"{len(mine)} of {len(study.store.families[family])} {family}" for family, mine in chosen.items()
     )
-    components = model.metric_.components
-    eigenvalues = np.ones(1) if components is None else (components.astype(np.float64) ** 2).sum(axis=1)
+    assert model.metric_.components is not None
+    eigenvalues = np.linalg.svd(model.metric_.components.astype(np.float64), compute_uv=False) ** 2
     return [
         Section(
             "Results",
@@ -61,8 +61,8 @@ def _sections(study: Study) -> list[Section]:
         ),
         Section(
             "Convergence",
-            "Step 1 lowers the objective by one region a round; step 2 starts again from zero on what was chosen, and "
-            "goes lower because it may join the regions.",
+            "Step 1 lowers the objective by one region a round; step 2 starts from its metric on what was chosen, and may "
+            "join the regions.",
             figure=ConvergenceDisplay(model.history_).plot().figure_,
             caption="Objective against rounds of step 1 and iterations of step 2.",
         ),
@@ -73,7 +73,7 @@ def _sections(study: Study) -> list[Section]:
         ),
         Section(
             "Spectrum",
-            f"The {len(eigenvalues)} eigenvalues of the learned metric, on the descriptors as they come.",
+            f"The {len(eigenvalues)} eigenvalues of the learned metric, on the features of the chosen regions.",
             figure=SpectrumDisplay(eigenvalues).plot().figure_,
             caption="Eigenvalues of the learned metric, largest first.",
         ),

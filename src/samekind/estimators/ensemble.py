@@ -17,7 +17,7 @@ from samekind.estimators.base import MetricLearner
 from samekind.estimators.block import SparseBlockMetric
 from samekind.estimators.data import TrainingData, is_store
 from samekind.estimators.joint import JointMetric
-from samekind.estimators.progress import Listeners
+from samekind.estimators.progress import Listeners, Stage
 from samekind.estimators.resume import snapshots_for
 from samekind.estimators.steps import (
     Joined,
@@ -28,6 +28,7 @@ from samekind.estimators.steps import (
     limited,
     selected,
     shortened,
+    stages_of_selection,
     warn_of_zero,
 )
 from samekind.estimators.tuning import (
@@ -58,6 +59,8 @@ GROUPS = ("none", "scale", "root", "unit")
 SHORT_CODE = 150  # numbers, as in the paper
 PRINCIPAL = {"zero": 600, "identity": 300}  # directions that step 2 learns on at the most, by its ridge's target
 MANY_SAMPLES = 2_000  # from so many on, fewer ridges are tried
+GUESSED_ITERATIONS = 25  # of step 2, for the time left
+JUDGING = 1_000.0  # flops of judging a candidate for each pair of samples, as a guess
 FOLD_TOL, FOLD_ITERATIONS = 1e-2, 100  # of both steps, of step 2 on a fold: enough to choose by
 
 
@@ -213,6 +216,7 @@ class EnsembleMetric(MetricLearner):
         with Listeners(self.verbose, self.callback) as listeners, single_threaded_blas():
             resources = Resources.of(self, listeners).kept_in(snapshots_for(self, data, families))
             learning = _Learning(self, data, families, resources)
+            listeners.plan(learning.stages())
             chosen, left_out = learning.chosen()
             learned = learning.learned(chosen.candidate)
         if listeners.stopped and learned.joined is None:  # codes of another metric cannot calibrate that of step 1
@@ -339,12 +343,45 @@ class _Learning:
         self.joint = estimator._joint
         self.rank: int | Literal["auto"] | None = self.joint.n_components
         self._step1: Selected | None = None
+        self.splits = class_folds(data.y, estimator.cv, resources.seed)
+        self.judged = 0
+
+    def stages(self) -> list[Stage]:
+        """All that is to be done, with estimates of the work."""
+        given, step = self.estimator._given_basis(), self.estimator._selection
+        stages: list[Stage] = []
+        for number, (places, _) in enumerate(self.splits, 1):
+            if given is None:
+                stages += stages_of_selection(self.data.part(places), step, self.families, f"fold {number}")
+        if self.splits:
+            candidates = self._candidates()
+            total = len(candidates) * len(self.splits)
+            for number in range(total):
+                at, fold = divmod(number, len(self.splits))
+                n = len(self.splits[fold][0])
+                work = self._work(candidates[at], n)
+                stages.append(Stage("choice", f"fold {fold + 1}", None, work, number + 1, total))
+        if given is None:
+            stages += stages_of_selection(self.data, step, self.families, "")
+        return [*stages, Stage("joint", work=self._work(self._by_rule(), len(self.data.y)))]
+
+    def _candidates(self) -> list[Candidate]:
+        """As many as will be tried, one or two aside; those of step 2 go on from the best of step 1."""
+        firsts = self._firsts()
+        return firsts + self._of_step2(firsts[0])
+
+    def _work(self, candidate: Candidate, n: int) -> float:
+        """Flops of going on from step 1 on n samples, roughly."""
+        if candidate.target == "none":
+            return JUDGING * n**2
+        dims = min(self._principal(candidate.target) or n, n)
+        return JUDGING * n**2 + GUESSED_ITERATIONS * (4 * n**2 * dims + 10 * dims**3)
 
     # Choosing
 
     def chosen(self) -> tuple[Trial, LeftOut | None]:
         """What is to be learned on all classes, and the codes of classes left out that calibrate it."""
-        folds = class_folds(self.data.y, self.estimator.cv, self.resources.seed)
+        folds = self.splits
         if not folds or self.resources.listeners.stopped:
             return Trial(self._by_rule(), self._normalisations()[0], np.nan, np.zeros(0)), None
         parts = [_Fold(self, number, *fold) for number, fold in enumerate(folds, 1)]
@@ -357,10 +394,7 @@ class _Learning:
             self.trials = only.trials(self._normalisations()[:1])
             return self.trials[0], only
         tried: list[LeftOut] = []
-        firsts = [
-            Candidate(by, weigh, "none", n_components=self._rank()) for by in self._groups() for weigh in self._weighs()
-        ]
-        for candidate in firsts:
+        for candidate in self._firsts():
             tried.append(self._judged(candidate))
         bases = [trial for each in tried for trial in each.trials(self._normalisations())]
         base = best_of(bases).candidate
@@ -375,6 +409,11 @@ class _Learning:
             best = self._shorter(best, tried)
         return best, next(each for each in tried if each.candidate == best.candidate)
 
+    def _firsts(self) -> list[Candidate]:
+        """Step 1 alone."""
+        rank = self._rank()
+        return [Candidate(by, weigh, "none", n_components=rank) for by in self._groups() for weigh in self._weighs()]
+
     def _shorter(self, best: Trial, tried: list[LeftOut]) -> Trial:
         """The same candidate with short codes, unless these are clearly worse."""
         tried.append(self._judged(replace(best.candidate, n_components=SHORT_CODE)))
@@ -385,6 +424,9 @@ class _Learning:
     def _judged(self, candidate: Candidate) -> LeftOut:
         made = LeftOut(candidate)
         for fold in self.folds:
+            self.judged += 1
+            total = max(len(self.splits) * len(self._candidates()), self.judged)
+            self.resources.listeners.begin(Stage("choice", fold.resources.part, None, 1.0, self.judged, total))
             fold.judge(candidate, made)
         return made
 
@@ -484,6 +526,8 @@ class _Learning:
         rows, y = data.rows[places], data.y[places]
         basis = between(basis, data.X, rows, candidate)
         relation = Relation.from_labels(y)
+        if not resources.part:
+            resources.listeners.begin(Stage("joint"))
         if candidate.target == "none":
             return _Learned(self.metric(basis, self._short(basis, data, rows, candidate), "none"), None)
         dims = min(self._principal(candidate.target) or basis.n_codes, basis.n_codes)

@@ -1,12 +1,16 @@
-"""Who listens to a fit: the history, a progress display, the user's callback."""
+"""Who listens to a fit: the history, a progress display, the user's callback.
+
+A fit tells its displays which stages it will have (`plan`) and when each begins (`begin`); solvers tell everyone of
+each iteration (`Event`). A callback that is a `Display` hears all three.
+"""
 
 import math
 import time
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +24,26 @@ if TYPE_CHECKING:
 
 RECENT = 20  # iterations whose mean is the pace
 SECONDS_PER_LINE = 60.0
+SOLVED = ("selection", "joint")  # steps that are silent only where a checkpoint had all of them
 
 Clock = Callable[[], float]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What a fit does for a while."""
+
+    step: str  # "whitening", "selection", "choice" or "joint"
+    part: str = ""  # of the fit: a fold of classes left out, or "" for the final fit on all
+    family: Hashable | None = None
+    work: float = 1.0  # in any unit; the same for all stages of a plan
+    number: int = 1  # of `total` stages that are shown as one, such as the settings tried
+    total: int = 1
+
+    @property
+    def place(self) -> tuple[str, str, Hashable | None, int]:
+        """What tells it from the other stages of a plan."""
+        return self.step, self.part, self.family, self.number
 
 
 class Listeners(AbstractContextManager["Listeners"]):
@@ -32,6 +54,7 @@ class Listeners(AbstractContextManager["Listeners"]):
         self.stopped = False
         self._callback = callback
         self._display = ProgressBars() if verbose else None
+        self._displays = [each for each in (self._display, callback) if isinstance(each, Display)]
 
     def __enter__(self) -> "Listeners":
         if self._display:
@@ -43,6 +66,20 @@ class Listeners(AbstractContextManager["Listeners"]):
     ) -> None:
         if self._display:
             self._display.__exit__(kind, error, trace)
+
+    def plan(self, stages: Sequence[Stage]) -> None:
+        """All that is to come, in order."""
+        for display in self._displays:
+            display.plan(stages)
+
+    def begin(self, stage: Stage) -> None:
+        for display in self._displays:
+            display.begin(stage)
+
+    def count(self, done: int, total: int) -> None:
+        """How far the present stage is, where no solver tells."""
+        for display in self._displays:
+            display.count(done, total)
 
     def of(self, family: Hashable | None, part: str = "") -> Callable[[Event], bool]:
         """A listener to the solver of one family in one part of the fit: everyone else hears whose event it is."""
@@ -76,6 +113,67 @@ class Pace:
         return max(event.left, 0.0) * (self._times[-1] - self._times[0]) / (len(self._times) - 1)
 
 
+class TimeLeft:
+    """Time left of a fit whose stages are known beforehand.
+
+    Stages of one step take time in proportion to their work, at the pace of those before them; those of a step that has
+    not been yet, at the pace of all work so far.
+    """
+
+    def __init__(self, stages: Sequence[Stage], clock: Clock = time.monotonic):
+        self._pending = list(stages)
+        self._clock = clock
+        self._seconds: dict[str, float] = {}  # that were spent, step by step
+        self._work: dict[str, float] = {}  # that was done in them
+        self._stage: Stage | None = None
+        self._since = clock()
+        self._from: float | None = None  # share of the present stage that was done when it began
+
+    def begin(self, stage: Stage) -> None:
+        """The one before is over; others before it in the plan will not be."""
+        if self._stage is not None and not (self._stage.step in SOLVED and self._from is None):
+            self._seconds, self._work = self._until_now(1.0)
+        places = [pending.place for pending in self._pending]
+        if stage.place in places:
+            at = places.index(stage.place)
+            stage, self._pending = self._pending[at], self._pending[at + 1 :]
+        self._stage, self._since, self._from = stage, self._clock(), None
+
+    def heard(self, event: Event) -> float | None:
+        """Seconds left after an iteration; a checkpoint may have had those before the first that is heard of."""
+        share = share_of(event)
+        if self._from is None:
+            self._from = share * (event.iteration - 1) / event.iteration
+        return self.seconds(share)
+
+    def seconds(self, share: float = 0.0) -> float | None:
+        """With a share of the present stage done; None while nothing is known."""
+        seconds, work = self._until_now(share) if share else (self._seconds, self._work)
+        left = [(stage.step, stage.work) for stage in self._pending]
+        if self._stage is not None:
+            left.append((self._stage.step, (1 - share) * self._stage.work))
+        if not sum(work.values()):
+            return None
+        usual = sum(seconds.values()) / sum(work.values())
+        return sum(amount * (seconds[step] / work[step] if work.get(step) else usual) for step, amount in left)
+
+    def _until_now(self, share: float) -> tuple[dict[str, float], dict[str, float]]:
+        """Seconds spent and work done step by step, with a share of the present stage."""
+        assert self._stage is not None
+        step, done = self._stage.step, (share - (self._from or 0.0)) * self._stage.work
+        spent = self._clock() - self._since
+        return (
+            self._seconds | {step: self._seconds.get(step, 0.0) + spent},
+            self._work | {step: self._work.get(step, 0.0) + done},
+        )
+
+
+def share_of(event: Event) -> float:
+    """How much of its step is done."""
+    left = event.left if event.left is not None and math.isfinite(event.left) else event.total - event.iteration
+    return event.iteration / max(event.iteration + max(left, 0.0), 1)
+
+
 def words_for(seconds: float | None) -> str:
     """Time left as one would say it, no finer than it is known; nothing where it is not known, or over."""
     if not seconds:
@@ -101,22 +199,66 @@ class Display(AbstractContextManager["Display"], ABC):
         self._titles = titles or {}
         self._clock = clock
         self._paces: dict[Hashable, Pace] = {}
+        self._whole: TimeLeft | None = None
+        self._stage: Stage | None = None
+        self._n_parts = 0
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         return None
 
+    def plan(self, stages: Sequence[Stage]) -> None:
+        """All stages to come, in order: from now on the time left is that of all of them."""
+        self._whole = TimeLeft(stages, self._clock)
+        self._n_parts = len({stage.part for stage in stages if stage.part})
+
+    def begin(self, stage: Stage) -> None:
+        self._stage = stage
+        if self._whole is not None:
+            self._whole.begin(stage)
+        left = words_for(None if self._whole is None else self._whole.seconds())
+        if stage.total > 1:
+            self.draw(self._key(stage), self._title(stage), stage.number, stage.total, "", left, stage.number == 1)
+        else:
+            self.draw(self._key(stage), self._title(stage), 0, None, "", left, True)
+
+    def count(self, done: int, total: int) -> None:
+        """How far the present stage is."""
+        if self._stage is not None and self._stage.total == 1:
+            left = words_for(None if self._whole is None else self._whole.seconds(done / max(total, 1)))
+            self.draw(self._key(self._stage), self._title(self._stage), done, total, "", left)
+
     def __call__(self, event: Event) -> None:
-        title = self._titles.get(event.step, event.step)
-        if event.family is not None:
-            title = f"{title} ({event.family})"
-        left = self._paces.setdefault((event.step, event.family), Pace(self._clock)).seconds_left(event)
-        self.draw(title, event, words_for(left))
+        stage = Stage(event.step, event.part, event.family)
+        left = self._paces.setdefault(stage.place, Pace(self._clock)).seconds_left(event)
+        if self._whole is not None:
+            left = self._whole.heard(event)
+        present = self._stage
+        if present is not None and present.total > 1:  # a solver at work on one of several that are shown as one
+            numbers = present.number, present.total
+            self.draw(self._key(present), self._title(present), *numbers, "", words_for(left))
+            return
+        state = f"objective {event.objective:.5g}  rank {event.rank}"
+        self.draw(self._key(stage), self._title(stage), event.iteration, event.total, state, words_for(left))
+
+    def _key(self, stage: Stage) -> Hashable:
+        return (stage.step, stage.part, stage.family) if stage.total == 1 else stage.step
+
+    def _title(self, stage: Stage) -> str:
+        title = self._titles.get(stage.step, stage.step)
+        if stage.family is not None:
+            title = f"{title} ({stage.family})"
+        if stage.total > 1 or not (stage.part or self._n_parts):
+            return title
+        of = f" of {self._n_parts}" if self._n_parts else ""
+        return f"{f'{stage.part.capitalize()}{of}' if stage.part else 'Final fit'}: {title[:1].lower()}{title[1:]}"
 
     @abstractmethod
-    def draw(self, title: str, event: Event, left: str) -> None:
-        """One event of the step so titled, and the time it has left, in words."""
+    def draw(
+        self, key: Hashable, title: str, done: int, total: int | None, state: str, left: str, begins: bool = False
+    ) -> None:
+        """How far the stage so titled is, what its solver has reached, and the time left, in words."""
 
 
 class ProgressBars(Display):
@@ -157,13 +299,13 @@ class ProgressBars(Display):
             self._finish()
         self._progress.stop()
 
-    def draw(self, title: str, event: Event, left: str) -> None:
-        key = event.step, event.family
+    def draw(
+        self, key: Hashable, title: str, done: int, total: int | None, state: str, left: str, begins: bool = False
+    ) -> None:
         if key not in self._bars:
             self._finish()
-            self._bars[key] = self._add(title, event.total)
-        state = f"objective {event.objective:.5g}  rank {event.rank}"
-        self._progress.update(self._bars[key], completed=event.iteration, total=event.total, state=state, left=left)
+            self._bars[key] = self._add(title, total)
+        self._progress.update(self._bars[key], completed=done, total=total, state=state, left=left)
 
     def _add(self, title: str, total: int | None) -> "TaskID":
         return self._progress.add_task(title, total=total, state="", left="")
@@ -190,7 +332,7 @@ def _time_column() -> "ProgressColumn":
 
 
 class ProgressLines(Display):
-    """Now and then a line, for a log."""
+    """A line when a stage begins, and now and then one, for a log."""
 
     def __init__(
         self,
@@ -204,9 +346,11 @@ class ProgressLines(Display):
         self._every = every
         self._last = clock()
 
-    def draw(self, title: str, event: Event, left: str) -> None:
-        if self._clock() - self._last < self._every:
+    def draw(
+        self, key: Hashable, title: str, done: int, total: int | None, state: str, left: str, begins: bool = False
+    ) -> None:
+        if not begins and self._clock() - self._last < self._every:
             return
         self._last = self._clock()
-        line = f"{title}: {event.iteration:,} of {event.total:,}" + f", {left}" * bool(left)
+        line = title + (f": {done:,} of {total:,}" if total else "") + f", {left}" * bool(left)
         self._console.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -20,8 +20,8 @@ from sklearn.utils import check_random_state
 from samekind.compute.executor import Executor
 from samekind.compute.memory import parse_bytes
 from samekind.compute.sources import FactoredDistances
-from samekind.estimators.data import TrainingData
-from samekind.estimators.progress import Listeners
+from samekind.estimators.data import EVERYTHING, TrainingData
+from samekind.estimators.progress import Listeners, Stage
 from samekind.estimators.resume import Record
 from samekind.estimators.validation import (
     anchors_from,
@@ -48,6 +48,7 @@ from samekind.store import FeatureStore, centred, panels_of
 
 FEW_SAMPLES = 1_000  # whose pairs are done sooner by one thread than handed to several
 SCALE_ROWS = 2048  # whose pairs fit the scale of a metric
+SCORING, SOLVING = 100.0, 5_000.0  # flops of a round of step 1 for each number of the groups, for each pair of samples
 SCALINGS = 40  # halvings and doublings tried at the most
 SEPARATED = 1e-4  # of the loss at distances of 0: below, larger distances are not worth it
 
@@ -165,7 +166,11 @@ def selected(
     for number, (family, members) in enumerate(families.items()):
         if resources.listeners.stopped:
             break
-        own = data.only(members).whitened(data.whitened_dims(step.whiten), resources.n_jobs)
+        dims = data.whitened_dims(step.whiten)
+        if dims is not None:
+            resources.listeners.begin(Stage("whitening", resources.part, family))
+        own = data.only(members).whitened(dims, resources.n_jobs, resources.listeners.count)
+        resources.listeners.begin(Stage("selection", resources.part, family))
         rounds = max_groups_from(step.max_groups, len(members), len(data.y))
         ridges.append(ridge_from(step.ridge, rounds * float(np.mean(own.store.group_sizes))))
         record = resources.record(f"step1-{number}", family)
@@ -193,6 +198,22 @@ def selected(
             bases.append(own.basis(factors))
         results[family] = result
     return Selected(Basis.joined(bases) if bases else None, groups, blocks, results, max(ridges))
+
+
+def stages_of_selection(
+    data: TrainingData, step: Any, families: Mapping[Hashable, Sequence[int]], part: str
+) -> list[Stage]:
+    """What `selected` will do, with estimates of the work in flops."""
+    n = len(limited(data.y, step.min_per_class, step.max_per_class))
+    dims, stages = data.whitened_dims(step.whiten), []
+    for family, members in families.items():
+        sizes = data.store.group_sizes[list(members)].astype(float)
+        rounds = max_groups_from(step.max_groups, len(members), n)
+        if dims is not None:
+            stages.append(Stage("whitening", part, family, 4 * n * float((sizes**2).sum())))
+        scored = n * float(np.minimum(sizes, sizes.max() if dims in (None, EVERYTHING) else dims).sum())
+        stages.append(Stage("selection", part, family, rounds * (SCORING * scored + SOLVING * n**2)))
+    return stages
 
 
 def limited(y: NDArray[Any], least: Any, most: Any) -> IntArray:
