@@ -146,6 +146,10 @@ class TestSettings:
         assert (metric.basis.normalise, metric.basis.weigh, metric.normalise) == ("none", 0.0, "none")
         assert metric.calibration.source == "cross-fitting over classes"
 
+    def test_one_thing_is_said_once(self, store, tmp_path):
+        message = refused(store, tmp_path / "m", "--components", 5, *given("n_components = 6"))
+        assert "--components and --set n_components say the same thing" in message
+
     def test_an_unknown_name_lists_the_known_ones(self, store, tmp_path):
         for change in ("nonsense=1", "n_jobs=2", "ridge=1", "max_groups"):
             message = refused(store, tmp_path / "m", *given(change))

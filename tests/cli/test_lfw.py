@@ -7,6 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from samekind.cli.main import app
+from samekind.estimators.presets import PRESETS
 from samekind.evaluation.lfw import Person, pairs_text, people_text
 from tests.lfw import small
 
@@ -70,36 +71,39 @@ def test_what_cannot_be_done_is_told(called, home):
     assert "--folds belongs to --view 2" in refused(*given, "--folds", "1")
     assert "separated by commas" in refused(*given, "--view", 2, "--folds", "1;2")
     assert "folds 1 to 3" in refused(*given, "--view", 2, "--folds", "4")
-    assert "settings.max_groups = 3" in refused(*given, *small.OPTIONS, "--max-groups", 4)
+    assert "settings.learner.max_groups = 3" in refused(*given, *small.OPTIONS, "--set", "max_groups=4")
     assert "has 24 regions of the family cov, but 1,000 are needed" in refused(*given)
-    assert "--ridge 'much'" in refused(*given, "--ridge", "much")
-    assert "at least 1 and at most" in refused(*given, "--regions", 3)
+    assert "--set 'ridge=1' changes no setting" in refused(*given, "--set", "ridge=1")
+    assert '"auto" or a number' in refused(*given, "--set", "joint__ridge=much")
+    assert "--max-groups" in refused(*given, "--max-groups", 0)
+    assert "give one of them" in refused(*given, "--max-groups", 3, "--set", "max_groups=3")
     assert "no such store" in refused(*given, "--store", home / "nowhere")
     assert "no such file of people or pairs" in refused(home / "images", home, "--work", home / "work")
 
 
-def test_components_0_leaves_the_length_to_the_data(home, called, tmp_path):
-    given = home / "images", home / "protocol", "--work", tmp_path, "--store", home / "work" / "store"
-    result = run(*given, "--families", "cov", *small.OPTIONS, "--components", 0, "--json", "--quiet")
-    assert result.exit_code == 0, result.output
-    assert json.loads(result.stdout)["settings"]["n_components"] is None
-
-
-def test_options_change_what_a_preset_says(home, called, tmp_path):
+def test_options_and_settings_change_what_a_preset_says(home, called, tmp_path):
     given = home / "images", home / "protocol", "--store", home / "work" / "store", "--families", "cov", *small.OPTIONS
-    few = run(*given, "--work", tmp_path / "few", "--max-images", 2, "--flip-free", "--json", "--quiet")
-    assert few.exit_code == 0, few.output
-    told = json.loads(few.stdout)
-    assert (told["settings"]["max_images"], told["settings"]["mirror_mean"]) == (2, False)
-    first, second = told["stages"]
-    assert (first["images"], second["images"]) == ([2 * len(small.VIEW1[0])], [3 * len(small.VIEW1[0])])
-    assert "flip-free, as in the paper" in (tmp_path / "few" / "report-view1.html").read_text()
-    every = run(*given, "--work", tmp_path / "every", "--preset", "standard", "--max-images", 0, "--json", "--quiet")
-    assert every.exit_code == 0, every.output
-    told = json.loads(every.stdout)
-    assert (told["settings"]["max_images"], told["settings"]["mirror_mean"]) == (None, True)
-    assert told["stages"][0]["images"] == [3 * len(small.VIEW1[0])]
-    assert "means of a picture and its mirror image" in (tmp_path / "every" / "report-view1.html").read_text()
+    more = ["--set", "selection__max_per_class=2", "--set", "mirror=distances", "--seed", 3]
+    result = run(*given, "--work", tmp_path, *more, "--json", "--quiet")
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout)["settings"]
+    assert (told["regions"], told["seed"]) == (24, 3)
+    expected = {"selection__max_per_class": 2, "mirror": "distances", "max_groups": 3, "n_components": 5}
+    assert expected.items() <= told["learner"].items()
+    assert "flip-free, as in the paper" in (tmp_path / "report-view1.html").read_text()
+
+
+@pytest.mark.parametrize("preset", ["faces", "pictures", "paper"])
+def test_presets_of_the_learner(home, called, tmp_path, preset):
+    given = home / "images", home / "protocol", "--store", home / "work" / "store", "--families", "cov"
+    few = ["--regions", 24, "--max-groups", 3, "--components", 5, "--preset", preset]
+    result = run(*given, "--work", tmp_path, *few, "--json", "--quiet")
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout)
+    assert told["settings"]["learner"] == PRESETS[preset] | {"max_groups": 3, "n_components": 5}
+    assert told["stages"][-1]["results"][0]["auc"] > 0.6
+    info = CliRunner().invoke(app, ["info", str(tmp_path / "view1" / "step2-cov.safetensors"), "--json"])
+    assert json.loads(info.stdout)["mirror"] == {"faces": "mean", "pictures": "none", "paper": "distances"}[preset]
 
 
 @pytest.mark.skipif(not IMAGES.is_dir(), reason="no ../shared/data/lfw-a beside the repository")

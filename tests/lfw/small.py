@@ -1,10 +1,12 @@
 """A protocol of a dozen people with pictures of them, as LFW has it, and settings for it."""
 
 from contextlib import contextmanager
+from dataclasses import replace
 
 import cv2
 import numpy as np
 
+from samekind.estimators.presets import MANY_FACES
 from samekind.evaluation.lfw import Image, Pair, Person, pairs_text, people_text
 from samekind.lfw.presets import Settings
 from tests.images.pictures import face_like
@@ -14,21 +16,24 @@ NAMES = [f"Person_{chr(65 + number)}" for number in range(N_FOLDS * PEOPLE_A_FOL
 FOLDS = [NAMES[start : start + PEOPLE_A_FOLD] for start in range(0, len(NAMES), PEOPLE_A_FOLD)]
 VIEW1 = NAMES[::2], NAMES[1::2]  # to learn from, and to test on
 
-SETTINGS = Settings(
-    regions=24,
-    max_groups=3,
-    roots=False,
-    whiten=8,
-    ridge=0.1,
-    mirrored=True,
-    principal=10,
-    joint_ridge=0.1,
-    n_components=5,
-)
-OPTIONS = [
-    *("--regions=24", "--max-groups=3", "--min-images=1", "--no-roots", "--whiten=8", "--components=5"),
-    *("--ridge=0.1", "--principal=10", "--joint-ridge=0.1", "--anchors=auto", "--mirrored", "--joint-min-images=1"),
-]
+LEARNER = {
+    "roots": False,
+    "max_groups": 3,
+    "n_components": 5,
+    "principal": 10,
+    "selection__whiten": 8,
+    "selection__ridge": 0.1,
+    "selection__min_per_class": 1,
+    "selection__max_per_class": None,
+    "joint__ridge": 0.1,
+}
+SETTINGS = Settings(24, MANY_FACES | LEARNER)
+OPTIONS = ["--preset=standard", "--regions=24", *(f"--set={name}={value}" for name, value in LEARNER.items())]
+
+
+def settings(**changes):
+    """`SETTINGS` with other settings of the learner."""
+    return replace(SETTINGS, learner=SETTINGS.learner | changes)
 
 
 def pairs_of(names):
@@ -90,6 +95,11 @@ class Recorder:
     @contextmanager
     def counting(self, title):
         yield lambda done, total: self.counts.__setitem__(title, (done, total))
+
+
+def models(work):
+    """File -> bytes of every metric that was learned."""
+    return {name: content for name, content in kept(work).items() if name.endswith(".safetensors")}
 
 
 def kept(work):

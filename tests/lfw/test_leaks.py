@@ -5,14 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from samekind.estimators import presets
 from samekind.evaluation import read_view1, read_view2
 from samekind.lfw.runs import Run, judged_by_folds, judged_on_view1
 from samekind.lfw.study import Study
 from tests.lfw import small
-
-
-def models(work):
-    return {name: content for name, content in small.kept(work).items() if name.endswith(".safetensors")}
 
 
 @pytest.fixture(scope="module")
@@ -28,9 +25,9 @@ def fold_of_strangers(lfw, tmp_path_factory):
 def test_a_folds_own_pictures_do_not_change_what_is_learned_for_it(lfw, fold_of_strangers):
     """Whitening, chosen regions and both steps, to the last bit."""
     study, _ = fold_of_strangers
-    clean = {name: content for name, content in models(lfw.work).items() if name.startswith("fold-01")}
+    clean = {name: content for name, content in small.models(lfw.work).items() if name.startswith("fold-01")}
     assert len(clean) == 5
-    assert models(study.work) == clean
+    assert small.models(study.work) == clean
 
 
 def test_a_folds_own_pictures_do_not_change_its_threshold(lfw, fold_of_strangers):
@@ -51,8 +48,8 @@ def test_view_1s_test_people_do_not_change_what_is_learned(lfw, tmp_path):
     images = small.write_images(tmp_path / "images", strangers=small.VIEW1[1])
     study = Study(images, lfw.protocol, tmp_path / "work", small.SETTINGS)
     (learned,) = study.learned([Run.of_view1(read_view1(lfw.protocol))])
-    assert models(study.work) == {
-        name: content for name, content in models(lfw.work).items() if name.startswith("view1")
+    assert small.models(study.work) == {
+        name: content for name, content in small.models(lfw.work).items() if name.startswith("view1")
     }
     for outcome in lfw.view1.outcomes:
         changed = judged_on_view1(learned, outcome.stage, "logistic")["training pairs"]
@@ -66,11 +63,15 @@ def test_a_single_training_picture_does(lfw, tmp_path):
     small.write_picture(images / name / f"{name}_0001.png", 999, 1)
     study = replace(lfw.study, images=images, work=tmp_path / "work", watch=small.Recorder())
     study.learned([Run.of_fold(read_view2(lfw.protocol), 1)])
-    clean = models(lfw.work)
-    assert all(content != clean[name] for name, content in models(study.work).items())
+    clean = small.models(lfw.work)
+    assert all(content != clean[name] for name, content in small.models(study.work).items())
 
 
-def test_rows_of_the_tested_are_never_read_from_the_store(lfw, tmp_path, monkeypatch):
+CHOOSING = presets.PRESETS["pictures"] | {"max_groups": 2, "n_components": 3, "cv": 2}
+
+
+@pytest.mark.parametrize("learner", [small.SETTINGS.learner, CHOOSING], ids=["as told", "chosen on people left out"])
+def test_rows_of_the_tested_are_never_read_from_the_store(lfw, tmp_path, monkeypatch, learner):
     """Not even to be thrown away."""
     from samekind.store import DiskStore
 
@@ -85,6 +86,7 @@ def test_rows_of_the_tested_are_never_read_from_the_store(lfw, tmp_path, monkeyp
 
     for name in ("panel", "stacked"):
         monkeypatch.setattr(DiskStore, name, noting(getattr(DiskStore, name)))
-    study = replace(lfw.study, work=tmp_path, store=lfw.store, watch=small.Recorder())
+    settings = replace(small.SETTINGS, learner=learner)
+    study = replace(lfw.study, settings=settings, work=tmp_path, store=lfw.store, watch=small.Recorder())
     study.learned([Run.of_fold(read_view2(lfw.protocol), 2)])
     assert read == set(small.NAMES) - set(small.FOLDS[1])

@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 
 from samekind import Metric
+from samekind.estimators import presets
 from samekind.evaluation import (
     best_threshold,
     flip_free_distances,
+    image_rows,
     pair_distances,
     pair_rows,
     read_view1,
@@ -21,7 +23,6 @@ from samekind.images.listing import list_images
 from samekind.images.regions import enumerate_regions
 from samekind.images.slbp import SoftLBP
 from samekind.lfw.faces import Faces, evenly
-from samekind.lfw.learning import Learner
 from samekind.lfw.runs import Run
 from samekind.lfw.stages import Stage
 from samekind.lfw.study import Study
@@ -46,7 +47,7 @@ def test_ranks_and_regions_are_within_the_settings(lfw):
         for facts in outcome.facts:
             assert facts["images"] == (small.N_FOLDS - 1) * small.PEOPLE_A_FOLD * small.PICTURES
             assert {family: len(chosen) for family, chosen in facts["regions"].items()} == dict.fromkeys(
-                outcome.stage.families, small.SETTINGS.max_groups
+                outcome.stage.families, small.LEARNER["max_groups"]
             )
             assert 1 <= facts["rank"] <= (3 * 8 if outcome.stage.step == 1 else 5)
 
@@ -98,52 +99,55 @@ def test_thresholds_from_training_folds_and_pairs_are_chosen_alike(lfw):
 @pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.name)
 def test_distances_are_those_of_the_models_own_encoder(lfw, stage):
     metric = Metric.load(lfw.work / "fold-02" / f"{stage.name}.safetensors")
-    assert metric.normalise == "root"
+    assert (metric.normalise, metric.mirror) == ("root", "mean")
     files = list_images(lfw.images, labelled=True)
-    codes = metric.encode([file.path for file in files], flip_free="mean")
+    codes = metric.encode([file.path for file in files])
     rows, _ = pair_rows(read_view2(lfw.protocol).pairs, [file.name for file in files])
     kept = np.load(lfw.work / "fold-02" / f"{stage.name}.distances.npy")
     np.testing.assert_allclose(kept, pair_distances(codes, rows), rtol=1e-4, atol=1e-5)
 
 
 def test_the_papers_flip_free_distances_may_be_asked_for(lfw, tmp_path):
-    settings = replace(small.SETTINGS, mirror_mean=False)
+    settings = small.settings(mirror="distances")
     study = replace(lfw.study, settings=settings, work=tmp_path, store=lfw.store, families=["cov"])
     study.view1()
     files, split = list_images(lfw.images, labelled=True), read_view1(lfw.protocol)
     for name in ("step1-cov", "step2-cov"):
         metric = Metric.load(tmp_path / "view1" / f"{name}.safetensors")
-        codes = metric.encode([file.path for file in files], flip_free=True)
+        assert metric.mirror == "distances"
+        codes = metric.encode([file.path for file in files])
         rows, _ = pair_rows(split.train.pairs + split.test.pairs, [file.name for file in files])
         kept = np.load(tmp_path / "view1" / f"{name}.distances.npy")
         np.testing.assert_allclose(kept, flip_free_distances(*codes[rows.T]), rtol=1e-4, atol=1e-5)
         learned = Metric.load(lfw.work / "view1" / f"{name}.safetensors")
-        np.testing.assert_array_equal(metric.components, learned.components)  # it matters for comparing only
+        assert metric == learned.with_mirror("distances")  # it matters for comparing only
 
 
 def test_step_2_works_in_orthogonal_coordinates(lfw, tmp_path):
-    """As in the paper its codes are linear in step 1's, whose coordinates it takes at unit variance: U_dagger^T x."""
-    settings = replace(small.SETTINGS, normalise_groups="none", weigh=0.0)
+    """As in the paper its codes are linear in step 1's directions: U_dagger^T x."""
+    settings = small.settings(normalise_groups="none", weigh=0.0)
     replace(lfw.study, settings=settings, work=tmp_path, store=lfw.store, families=["cov"]).view1()
     first = Metric.load(tmp_path / "view1" / "step1-cov.safetensors").with_normalise("none")
     second = Metric.load(tmp_path / "view1" / "step2-cov.safetensors").with_normalise("none")
     np.testing.assert_array_equal(first.columns, second.columns)
-    L, *_ = np.linalg.lstsq(first.components.T.astype(float), second.components.T.astype(float), rcond=None)
-    np.testing.assert_allclose(first.components.T @ L, second.components.T, atol=1e-3 * np.abs(second.components).max())
+    U = replace(first.basis, weigh=0.0).over_columns(None).astype(float)
+    over = second.basis.over_columns(second.components)
+    np.testing.assert_allclose(over, second.components @ U, atol=1e-5 * np.abs(over).max())
 
 
 def test_step_2_reads_each_region_by_what_step_1_made_of_it_and_by_its_length(lfw):
     """A region whose descriptor is twice as far from the mean counts for as much as before."""
     first = Metric.load(lfw.work / "fold-01" / "step1-cov.safetensors").with_normalise("none")
     second = Metric.load(lfw.work / "fold-01" / "step2-cov.safetensors")
-    assert second.group_codes.normalise == "unit"
+    assert (second.basis.normalise, second.basis.weigh) == ("unit", 0.5)
     assert second.components.shape[1] == first.n_components
-    codes = second.group_codes(np.eye(first.n_columns, dtype=np.float32))
-    mixed = first.transform(first.mean + np.eye(first.n_columns, dtype=np.float32))
+    codes = second.basis.of_centred(np.eye(first.n_columns, dtype=np.float32))
+    mixed = first.basis.of_centred(np.eye(first.n_columns, dtype=np.float32))
     np.testing.assert_array_equal(codes != 0, mixed != 0)
-    x = first.mean + np.random.default_rng(0).standard_normal((1, first.n_columns)).astype(np.float32)
+    mean = first.basis.mean.astype(np.float32)
+    x = mean + np.random.default_rng(0).standard_normal((1, first.n_columns)).astype(np.float32)
     farther = x.copy()
-    farther[:, :45] += x[:, :45] - first.mean[:45]
+    farther[:, :45] += x[:, :45] - mean[:45]
     np.testing.assert_allclose(second.transform(farther), second.transform(x), rtol=1e-3, atol=1e-4)
 
 
@@ -239,44 +243,43 @@ def test_people_with_few_images_are_tested_but_not_learned_from(lfw, tmp_path):
     n = sum(len(line.split()) == 3 for line in kept)
     others = [line for line in kept[1:] if len(line.split()) == 4]
     pairs.write_text("\n".join([str(len(others)), *kept[1:][:n][: len(others)], *others]) + "\n")
-    run = Run.of_view1(read_view1(protocol))
-    assert "Person_C" in {image.person for image in run.training_images(1)}
-    assert {image.person for image in run.training_images(2)} == set(small.VIEW1[0]) - {"Person_C"}
-    settings = replace(small.SETTINGS, min_images=2)
-    study = replace(lfw.study, protocol=protocol, work=tmp_path, store=lfw.store, settings=settings, families=["cov"])
-    first, second = study.view1().outcomes
-    assert first.facts[0]["images"] == 5 * small.PICTURES
-    assert second.facts[0]["images"] == 5 * small.PICTURES + 1  # step 2 learns from everybody, unless told otherwise
+    settings = small.settings(selection__min_per_class=2, joint__min_per_class=2)
+    study = replace(lfw.study, protocol=protocol, store=lfw.store, settings=settings, families=["cov"])
+    replace(study, work=tmp_path / "few").view1()
+    people = path.read_text().splitlines()
+    path.write_text("\n".join([str(len(people) - 2), *(line for line in people[1:] if "Person_C" not in line)]) + "\n")
+    replace(study, work=tmp_path / "without").view1()
+    without = small.models(tmp_path / "without")
+    assert without == small.models(tmp_path / "few")
+    path.write_text("\n".join(people) + "\n")
+    replace(study, work=tmp_path / "every", settings=small.SETTINGS).view1()
+    assert all(content != without[name] for name, content in small.models(tmp_path / "every").items())
 
 
-def test_each_step_learns_from_the_images_that_it_is_told(lfw, tmp_path):
-    run = Run.of_view1(read_view1(lfw.protocol))
-    assert run.training_images(1, 2) == tuple(image for image in run.training_images(1) if image.number <= 2)
-    settings = replace(small.SETTINGS, max_images=2, joint_min_images=small.PICTURES + 1)
+def test_only_so_many_images_of_a_person_are_learned_from_in_step_1(lfw, tmp_path):
+    settings = small.settings(selection__max_per_class=2)
     study = replace(lfw.study, work=tmp_path, store=lfw.store, settings=settings, families=["cov"])
+    study.view1()
+    run = Run.of_view1(read_view1(lfw.protocol))
     faces = study.faces([run])
-    learner = Learner.of(run, faces, study.files, settings, study.memory, None)
-    two_each = [image.file_name(".png") for image in run.training_images(1, 2)]
-    assert faces.store.image_ids[learner.first_rows].tolist() == two_each
-    assert len(learner.rows) == len(learner.pictures) == 0
-    everybody = Learner.of(run, faces, study.files, small.SETTINGS, study.memory, None)
-    assert [file.name for file in everybody.pictures] == faces.store.image_ids[everybody.rows].tolist()
-    assert len(everybody.rows) == len(small.VIEW1[0]) * small.PICTURES
+    images = [image for image in run.training_images if image.number <= 2]
+    rows = image_rows(images, faces.store.image_ids.tolist(), faces.store.labels)
+    made = presets.learner(small.SETTINGS.learner | {"mirror": "none"}, random_state=0).step1()
+    made.fit(faces.view, faces.view.labels, rows=rows, groups=faces.members("cov"))
+    assert Metric.load(tmp_path / "view1" / "step1-cov.safetensors").basis == made.metric_.basis
 
 
 def test_roots_of_histograms_are_learned_from_and_encoded_alike(lfw, tmp_path):
-    study = replace(
-        lfw.study, work=tmp_path, store=lfw.store, settings=replace(small.SETTINGS, roots=True), families=["slbp"]
-    )
+    study = replace(lfw.study, work=tmp_path, store=lfw.store, settings=small.settings(roots=True), families=["slbp"])
     study.view1()
     metric = Metric.load(tmp_path / "view1" / "step1-slbp.safetensors")
     assert metric.extractor["families"][0]["parameters"]["root"] is True
-    store = study.faces([Run.of_view1(read_view1(lfw.protocol))]).of_family("slbp")
-    some = np.arange(0, 36, 5)
-    features = store.panel(range(24), some)
+    faces = study.faces([Run.of_view1(read_view1(lfw.protocol))])
+    store, some = faces.view, np.arange(0, 36, 5)
+    features = store.panel(faces.members("slbp"), some)
     np.testing.assert_allclose(np.square(features).reshape(len(some), 24, 59).sum(axis=2), 1, atol=2e-3)
-    codes = metric.encode([lfw.images / name for name in store.image_ids[some]])
-    np.testing.assert_allclose(codes, metric.transform(features), atol=0.03 * np.abs(codes).max())
+    codes = metric.with_mirror("none").encode([lfw.images / name for name in store.image_ids[some]])
+    np.testing.assert_allclose(codes, metric.transform(store, some), atol=0.03 * np.abs(codes).max())
 
 
 def test_roots_that_a_store_has_already_are_not_taken_again(lfw, tmp_path):
@@ -287,7 +290,7 @@ def test_roots_that_a_store_has_already_are_not_taken_again(lfw, tmp_path):
         )
         for root in (False, True)
     )
-    ours, theirs = (faces.of_family("slbp").panel(range(6), np.arange(6)) for faces in (plain, rooted))
+    ours, theirs = (faces.of_families(["slbp"]).panel(range(6), np.arange(6)) for faces in (plain, rooted))
     np.testing.assert_allclose(ours, theirs, atol=2e-3)
     assert theirs.max() > 0.1
 
@@ -301,8 +304,16 @@ def test_a_store_that_was_not_made_of_pictures_is_refused(lfw, tmp_path):
 
 MISTAKES = {
     "step": (
-        {"settings": replace(small.SETTINGS, ridge=0.2)},
-        r"view1 was made with settings.ridge = 0.1.*0.2.*--work",
+        {"settings": small.settings(joint__ridge=0.2)},
+        r"view1 was made with settings.learner.joint__ridge = 0.1.*0.2.*--work",
+    ),
+    "seed": (
+        {"settings": replace(small.SETTINGS, seed=1)},
+        r"view1 was made with settings.seed = 0.*--work",
+    ),
+    "mirror": (
+        {"settings": small.settings(mirror="none")},
+        r"view1 was made with settings.learner.mirror = 'mean'.*--work",
     ),
     "regions": (
         {"settings": replace(small.SETTINGS, regions=25)},
@@ -356,24 +367,3 @@ def test_a_damaged_record_of_settings_is_told(lfw, tmp_path):
     (tmp_path / "view1" / "made-with.json").write_text("{")
     with pytest.raises(ValueError, match=r"made-with.json is damaged"):
         replace(lfw.study, work=tmp_path, store=lfw.store).view1()
-
-
-def test_mirror_images_are_described_once_for_each_family_and_split(lfw):
-    passes = {title: total for title, (_, total) in lfw.watch.counts.items() if title.endswith("mirror images")}
-    training = {"View 1": len(small.VIEW1[0])} | {f"Fold {n}": 2 * small.PEOPLE_A_FOLD for n in (1, 2, 3)}
-    assert passes == {
-        f"{split}: {family}, describing mirror images": people * small.PICTURES
-        for split, people in training.items()
-        for family in ("cov", "slbp")
-    }
-
-
-def test_without_mirror_images_step_2_is_another_and_step_1_is_not(lfw, tmp_path):
-    watch, settings = small.Recorder(), replace(small.SETTINGS, mirrored=False)
-    study = replace(lfw.study, settings=settings, work=tmp_path, store=lfw.store, watch=watch)
-    study.learned([Run.of_fold(read_view2(lfw.protocol), 1)])
-    assert not [title for title in watch.counts if "mirror" in title]
-    for stage in STAGES:
-        name = f"{stage.name}.safetensors"
-        same = (tmp_path / "fold-01" / name).read_bytes() == (lfw.work / "fold-01" / name).read_bytes()
-        assert same == (stage.step == 1)

@@ -69,7 +69,7 @@ def test_json_has_every_stage_and_no_nan(lfw):
         assert [stage["families"] for stage in told["stages"]] == [
             list(each.stage.families) for each in findings.outcomes
         ]
-        assert told["settings"]["max_groups"] == 3
+        assert told["settings"]["learner"]["max_groups"] == 3
         first = findings.outcomes[0].results
         shown, result = told["stages"][0]["results"][0], next(iter(first.values()))
         assert shown["accuracy"] == result.accuracy

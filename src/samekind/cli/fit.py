@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 
 from samekind.cli.described import usage_facts
-from samekind.cli.options import JobsOption, JsonOption, PresetOption, QuietOption, SetOption
+from samekind.cli.options import JobsOption, JsonOption, PresetOption, QuietOption, SetOption, check_said_once
 from samekind.cli.output import (
     SECONDS_PER_LINE,
     check_writable,
@@ -103,9 +103,10 @@ def fit(
     from samekind.extraction import with_roots
     from samekind.store import DiskStore
 
+    options = {"max_groups": ("--max-groups", max_groups), "n_components": ("--components", components)}
+    check_said_once(changes or (), options)
     settings = changed(PRESETS[preset], changes or ())
-    settings |= {} if max_groups is None else {"max_groups": max_groups}
-    settings |= {} if components is None else {"n_components": components}
+    settings |= {name: value for name, (_, value) in options.items() if value is not None}
     made = learner(settings, checkpoint=checkpoint, memory_budget=memory, n_jobs=jobs, random_state=seed)
     opened = DiskStore.open(store, n_jobs=jobs)
     train, held = _split(opened, hold_out, seed)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from rich.console import Console
 
-from samekind.cli.options import JobsOption, JsonOption, QuietOption, SetOption, parse_families
+from samekind.cli.options import JobsOption, JsonOption, QuietOption, SetOption, check_said_once, parse_families
 from samekind.cli.output import (
     SECONDS_PER_LINE,
     Count,
@@ -104,6 +104,8 @@ def lfw(
 
     started = time.perf_counter()
     chosen = _checked_folds(folds, view)
+    options = {"max_groups": ("--max-groups", max_groups), "n_components": ("--components", components)}
+    check_said_once(changes or (), options)
     settings = PRESETS[preset].changed(
         changes or (), regions=regions, max_groups=max_groups, n_components=components, seed=seed
     )

@@ -1,6 +1,7 @@
 """Options that several verbs share, and how their texts are read."""
 
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -39,6 +40,14 @@ SetOption = Annotated[
 JobsOption = Annotated[int | None, typer.Option("--jobs", min=1, help="Threads; all cores unless told.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="No progress bars.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the results as one JSON object.")]
+
+
+def check_said_once(changes: Sequence[str], options: Mapping[str, tuple[str, object]]) -> None:
+    """Of settings that have an option of their own (setting -> option, its value), none may be given by both."""
+    changed = {change.partition("=")[0].strip() for change in changes}
+    for name, (option, value) in options.items():
+        if value is not None and name in changed:
+            raise ValueError(f"{option} and --set {name} say the same thing: give one of them.")
 
 
 def parse_size(text: str) -> tuple[int, int]:
