@@ -48,7 +48,7 @@ from typing import Any
 
 import numpy as np
 from harness import Report, parser
-from lfwdata import DATA, some
+from lfwdata import DATA, pairs_among, pixels_of, some
 from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
@@ -69,7 +69,6 @@ from samekind.model.metric import Metric
 PARTS = ("view1", "small", "calibration", "time_left")
 MANY_FACES = ("joint__anchors=auto", "selection__max_per_class=10", "joint__min_per_class=1")  # over `lfw`'s quick
 PICTURES_EACH = 10  # of the people in a small set
-CROP = (slice(50, 200), slice(70, 180))  # rows, columns: the paper's 110 x 150
 PIXELS = ((32, 44), (16, 22))  # width, height
 FEWEST_PAIRS = 100  # of a tenth that is held
 RATE = 1e-2
@@ -217,15 +216,8 @@ def view1(size: Size, work: Path) -> tuple[Split, Path]:
         chosen = some({person.name for person in several}, 4 * size.people)
         people = [person for person in several if person.name in chosen]
         write_whole(small / f"people{name}.txt", people_text([people]))
-        write_whole(small / f"pairs{name}.txt", pairs_text([_pairs_among(people)]))
+        write_whole(small / f"pairs{name}.txt", pairs_text([pairs_among(people)]))
     return read_view1(small), small
-
-
-def _pairs_among(people: Sequence[Person]) -> list[Pair]:
-    """Two of each person, and as many of neighbours in the list."""
-    same = [Pair(Image(name, 1), Image(name, at)) for name, _ in people for at in (2, 3)]
-    neighbours = list(zip(people, [*people[1:], people[0]], strict=True))
-    return same + [Pair(Image(one.name, at), Image(two.name, at)) for one, two in neighbours for at in (1, 2)]
 
 
 def options_of(size: Size) -> list[object]:
@@ -303,26 +295,13 @@ def drawn_people(n: int, draw: int) -> tuple[list[Image], list[Image]]:
 
 def by_pixels(learned: Sequence[Image], unseen: Sequence[Image], shape: tuple[int, int]) -> tuple[float, float]:
     """AUC and mean average precision, in percent, of PCA, LDA with shrinkage and cosine."""
-    X, Q = (pixels_of(images, shape) for images in (learned, unseen))
+    X, Q = (pixels_of([image.file_name() for image in images], shape) for images in (learned, unseen))
     y, classes = (np.array([image.person for image in images]) for images in (learned, unseen))
     pca = PCA(min(len(X) - 1, 100), random_state=0).fit(X)
     lda = LinearDiscriminantAnalysis(solver="eigen", shrinkage="auto").fit(pca.transform(X), y)
     codes = lda.transform(pca.transform(Q))
     codes /= np.linalg.norm(codes, axis=1, keepdims=True)
     return 100 * verify_codes(codes, classes).auc, 100 * mean_average_precision(codes, classes)
-
-
-def pixels_of(images: Sequence[Image], shape: tuple[int, int]) -> NDArray[np.float64]:
-    """Crops of pictures, resized and standardised each."""
-    from PIL import Image as Picture
-
-    made = []
-    for image in images:
-        with Picture.open(DATA / "images" / image.file_name()) as picture:
-            crop = Picture.fromarray(np.asarray(picture.convert("L"))[CROP])
-            made.append(np.asarray(crop.resize(shape, Picture.Resampling.BOX), np.float64).ravel())
-    X = np.stack(made)
-    return np.asarray((X - X.mean(axis=1, keepdims=True)) / X.std(axis=1, keepdims=True))
 
 
 # Calibration
