@@ -43,14 +43,14 @@ from typing import Any
 
 import numpy as np
 from harness import Report, environment, parser
-from lfwdata import DATA, Kept
+from lfwdata import DATA, Kept, pairs_among
 from lfwfigures import Floats, Judged
 from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 
 from samekind.estimators.steps import limited
 from samekind.evaluation import best_threshold, pair_distances, pair_rows, read_view1, read_view2
-from samekind.evaluation.lfw import Image, Pair, Person, pairs_text, people_text
+from samekind.evaluation.lfw import Pair, Person, pairs_text, people_text
 from samekind.images.listing import ImageFile, list_images
 from samekind.kernels.lengths import NORMALISATIONS, Normalise, normalised
 from samekind.lfw.faces import Faces
@@ -491,17 +491,10 @@ def small_work(folder: Path) -> tuple[Path, Path]:
     chosen = [Person(name, min(n_images, QUICK_IMAGES)) for name, n_images in known[:: len(known) // 200]]
     folds = [chosen[at * QUICK_PEOPLE : (at + 1) * QUICK_PEOPLE] for at in range(QUICK_FOLDS)]
     (protocol / "people.txt").write_text(people_text(folds))
-    (protocol / "pairs.txt").write_text(pairs_text([_some_pairs(fold) for fold in folds]))
+    (protocol / "pairs.txt").write_text(pairs_text([pairs_among(fold) for fold in folds]))
     study = Study(DATA / "images", protocol, folder / "work", QUICK_SETTINGS)
     study.view2([1], with_view1=False)
     return folder / "work", protocol
-
-
-def _some_pairs(people: Sequence[Person]) -> list[Pair]:
-    """Two of each person, and as many of neighbours in the list."""
-    same = [Pair(Image(name, 1), Image(name, at)) for name, _ in people for at in (2, 3)]
-    neighbours = zip(people, [*people[1:], people[0]], strict=True)
-    return same + [Pair(Image(one.name, at), Image(two.name, at)) for one, two in neighbours for at in (1, 2)]
 
 
 def main() -> None:

@@ -31,6 +31,7 @@ from pathlib import Path
 
 import numpy as np
 from harness import Report, parser
+from lfwdata import pixels_of
 from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
@@ -44,7 +45,6 @@ from samekind.evaluation import mean_average_precision, verify_codes
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 OURS = "EnsembleMetric"
 FACE_SIZE = (22, 30)  # width, height
-CROP = (slice(50, 200), slice(70, 180))  # rows, columns: the paper's 110 x 150
 
 Floats = NDArray[np.float64]
 
@@ -112,17 +112,9 @@ def faces(size: Size) -> Grouped | None:
     folders = sorted(path for path in (DATA / "lfw-a" / "images").glob("*") if len(list(path.glob("*.jpg"))) >= 10)
     if len(folders) < size.people:
         return None
-    from PIL import Image
-
-    chosen = np.random.default_rng(0).permutation(len(folders))[: size.people]
-    pictures = []
-    for folder in (folders[at] for at in chosen):
-        for path in sorted(folder.glob("*.jpg"))[:10]:
-            with Image.open(path) as picture:
-                crop = Image.fromarray(np.asarray(picture.convert("L"))[CROP])
-                pictures.append(np.asarray(crop.resize(FACE_SIZE, Image.Resampling.BOX), np.float64).ravel())
-    X = np.stack(pictures)
-    X = (X - X.mean(axis=1, keepdims=True)) / X.std(axis=1, keepdims=True)
+    chosen = [folders[at] for at in np.random.default_rng(0).permutation(len(folders))[: size.people]]
+    names = [f"{folder.name}/{path.name}" for folder in chosen for path in sorted(folder.glob("*.jpg"))[:10]]
+    X = pixels_of(names, FACE_SIZE)
     return Grouped(X, np.repeat(np.arange(size.people), 10), _rows_of_pixels(*FACE_SIZE[::-1]))
 
 
