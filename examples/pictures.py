@@ -3,8 +3,8 @@
     python examples/pictures.py FOLDER STORE
 
 Extracts descriptors of 300 regions from the middle of each picture (110 x 150 pixels), learns codes of 60 numbers on
-four fifths of the labels with two pictures or more, and verifies pairs of pictures of the other labels, from the
-picture files; a picture and its mirror image count as the same. STORE is a new folder, or one from an earlier run.
+four fifths of the labels with two pictures or more, and verifies pairs of pictures of the other labels, from their
+files; a picture and its mirror image count as the same. STORE is a new folder, or one from an earlier run.
 """
 
 import sys

@@ -383,11 +383,11 @@ class _Learning:
         """What is to be learned on all classes, and the codes of classes left out that calibrate it."""
         folds = self.splits
         if not folds or self.resources.listeners.stopped:
-            return Trial(self._by_rule(), self._normalisations()[0], np.nan, np.zeros(0)), None
+            return Trial(self._by_rule(), self._normalisations()[0], np.nan, ()), None
         parts = [_Fold(self, number, *fold) for number, fold in enumerate(folds, 1)]
         parts = self.folds = [part for part in parts if part.basis is not None]
         if not parts or self.resources.listeners.stopped:
-            return Trial(self._by_rule(), self._normalisations()[0], np.nan, np.zeros(0)), None
+            return Trial(self._by_rule(), self._normalisations()[0], np.nan, ()), None
         self.plain = [part.plain() for part in parts]
         if n_joined_classes(self.data.y) < FEWEST_TO_CHOOSE:
             only = self._judged(self._by_rule())

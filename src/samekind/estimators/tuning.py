@@ -61,7 +61,7 @@ class Trial:
     candidate: Candidate
     normalise: Normalise
     auc: float  # of pairs, mean over folds
-    precisions: NDArray[np.float64]  # average precision of each class left out, mean over its queries
+    precisions: tuple[float, ...]  # average precision of each class left out, mean over its queries
 
     @property
     def mean_average_precision(self) -> float:
@@ -105,7 +105,7 @@ class LeftOut:
             known = ~np.isnan(figures.average_precision)
             _, classes = np.unique(figures.classes[known], return_inverse=True)
             precisions.append(np.bincount(classes, figures.average_precision[known]) / np.bincount(classes))
-        return Trial(self.candidate, normalise, float(np.mean(aucs)), np.concatenate(precisions))
+        return Trial(self.candidate, normalise, float(np.mean(aucs)), tuple(np.concatenate(precisions).tolist()))
 
 
 def best_of(trials: Sequence[Trial]) -> Trial:
@@ -119,7 +119,7 @@ def best_of(trials: Sequence[Trial]) -> Trial:
 
 
 def _margin(best: Trial, other: Trial) -> float:
-    differences = (best.precisions - other.precisions) / 2  # as they count in the score
+    differences = np.subtract(best.precisions, other.precisions) / 2  # as they count in the score
     error = float(np.std(differences, ddof=1) / len(differences) ** 0.5) if len(differences) > 1 else 0.0
     return max(NEGLIGIBLE, error)
 
