@@ -29,7 +29,7 @@ def metric() -> Metric:
     columns = np.concatenate([np.arange(ends[k] - sizes[k], ends[k]) for k in groups])
     components = rng.standard_normal((LENGTH, len(columns))).astype(np.float32)
     mean = np.zeros(len(columns), np.float32)
-    return Metric(components, columns, int(ends[-1]), mean=mean, extractor=chosen.to_json())
+    return Metric.linear(components, columns, int(ends[-1]), mean=mean, extractor=chosen.to_json())
 
 
 def main() -> None:
@@ -37,10 +37,8 @@ def main() -> None:
     report, made = Report("encode"), metric()
     grey = gaussian_filter(np.random.default_rng(1).random((250, 250)), 2)
     grey = ((grey - grey.min()) / np.ptp(grey)).astype(np.float32)
-    flip_free, plain = (made.encoder(flip_free=flag) for flag in (True, False))
-    encode = [
-        partial(lambda encoder: encoder.codes([encoder.features(grey, "it")]), each) for each in (flip_free, plain)
-    ]
+    encoders = [made.with_mirror(mirror).encoder() for mirror in ("distances", "none")]
+    encode = [partial(lambda encoder: encoder.codes([encoder.features(grey, "it")]), each) for each in encoders]
     with threadpool_limits(1):
         best_of(encode, 1)  # compiles
         flip_free_ms, plain_ms = (1e3 * each for each in best_of(encode, 20 if given.quick else 100))

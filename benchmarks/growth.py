@@ -24,7 +24,7 @@ from pathlib import Path
 
 import numpy as np
 from harness import Report
-from lfwdata import Clocks, LikeLFW, Step1, faces, lfw_parser, people, some
+from lfwdata import Clocks, Faces, LikeLFW, Rows, faces, fitted, lfw_parser, people, some
 
 from samekind.estimators import JointMetric
 from samekind.solvers.search import ExactSearch, FastSearch
@@ -75,16 +75,16 @@ class Point:
         return self.step, self.axis, self.way
 
 
-def rounds(case: Step1, axis: str, groups: list[int]) -> Iterator[Point]:
+def rounds(found: Faces, rows: Rows, axis: str, groups: list[int]) -> Iterator[Point]:
     """The mean of the first rounds, as a whole and search only."""
-    size, fixed = case.n_samples, f"K = {len(groups):,}"
+    size, fixed = len(rows), f"K = {len(groups):,}"
     if axis == "K":
-        size, fixed = len(groups), f"N = {case.n_samples:,}"
+        size, fixed = len(groups), f"N = {len(rows):,}"
     for way, search in SEARCHES.items():
-        clocks, start = Clocks(), time.perf_counter()
+        clocks = Clocks()
         with clocks.on("search", search, "best"):
-            case.select(search=way, max_groups=ROUNDS, candidates=groups)
-        yield Point("round", axis, way, size, (time.perf_counter() - start) / ROUNDS, fixed)
+            fitted(found, rows, clocks, groups, search=way, max_groups=ROUNDS)
+        yield Point("round", axis, way, size, clocks.seconds["rounds"] / ROUNDS, fixed)
         yield Point("search", axis, way, size, clocks.seconds["search"] / ROUNDS, fixed)
 
 
@@ -93,16 +93,15 @@ def step1(sizes: Sizes, store: Path | None) -> Iterator[Point]:
     names = some(set().union(*training), max(sizes.shares))
     most = max(sizes.n_groups, *sizes.groups)
     with faces(store, most, names) as found:
-        whitening = Step1.over(found, found.of(names)).store.whitening
 
-        def case(share: float) -> Step1:
-            return Step1.over(found, found.of(some(names, share / max(sizes.shares))), whitening=whitening)
+        def of(share: float) -> Rows:
+            return found.of(some(names, share / max(sizes.shares)))
 
-        list(rounds(case(0.03), "N", list(range(4))))  # compiles
+        list(rounds(found, of(0.03), "N", list(range(4))))  # compiles
         for share in sizes.shares:
-            yield from rounds(case(share), "N", spread(most, sizes.n_groups))
+            yield from rounds(found, of(share), "N", spread(most, sizes.n_groups))
         for n_groups in sizes.groups:
-            yield from rounds(case(sizes.share), "K", spread(most, n_groups))
+            yield from rounds(found, of(sizes.share), "K", spread(most, n_groups))
 
 
 def spread(n: int, k: int) -> list[int]:

@@ -1,11 +1,9 @@
 """Step 2 against LDA, NCA, LMNN, PCA and plain distances, all on the same output of step 1, on LFW.
 
-From a folder that `samekind lfw` has left come step 1's and step 2's metrics of each split. Every method learns from
-the same features U_dagger^T x, regions divided by their lengths and features weighed as step 2 has them, of the same
-training images (and of their mirror images, where step 2 has learned from them), of each family and of both together,
-and judges the same pairs: for all methods alike from codes of pictures and of their mirror images, as `samekind lfw`
-took them. Each method is taken with codes as they are (Euclidean), divided by the square roots of their lengths, and by
-their lengths (cosine).
+From a folder that `samekind lfw` has left come step 2's metrics of each split. Every method learns components over the
+same basis, its groups normalised and weighed as step 2 has them, from the same training images, of each family and of
+both together, and judges the same pairs with mirror images counted as step 2's metric says. Each method is taken with
+codes as they are (Euclidean), divided by the square roots of their lengths, and by their lengths (cosine).
 
 Where View 1 is among the splits, thresholds come from it, as in the paper: a method learns from its training people,
 its test pairs choose a threshold for all folds, and View 1 itself does not count. Without it, a fold's threshold comes
@@ -45,18 +43,19 @@ from typing import Any
 
 import numpy as np
 from harness import Report, environment, parser
-from lfwdata import DATA, Kept
-from lfwfeatures import Codes, Features, Floats, Judged, pictures_of, principal
+from lfwdata import DATA, Kept, pairs_among
+from lfwfigures import Floats, Judged
 from numpy.typing import NDArray
+from sklearn.decomposition import PCA
 
-from samekind.evaluation import best_threshold, read_view1, read_view2
-from samekind.evaluation.lfw import Image, Pair, Person, pairs_text, people_text
+from samekind.estimators.steps import limited
+from samekind.evaluation import best_threshold, pair_distances, pair_rows, read_view1, read_view2
+from samekind.evaluation.lfw import Pair, Person, pairs_text, people_text
 from samekind.images.listing import ImageFile, list_images
-from samekind.kernels.lengths import NORMALISATIONS
+from samekind.kernels.lengths import NORMALISATIONS, Normalise, normalised
 from samekind.lfw.faces import Faces
 from samekind.lfw.learning import Learner
-from samekind.lfw.measuring import codes_of_pictures
-from samekind.lfw.presets import Settings
+from samekind.lfw.presets import PRESETS, Settings
 from samekind.lfw.runs import Run
 from samekind.lfw.stages import Stage, stages_of
 from samekind.lfw.study import Study
@@ -71,6 +70,7 @@ LEARNERS = ("plain", "lda", "nca", "lmnn")
 RANK = 150  # of PCA
 MOST_DIMS = 2_000  # of any learner
 MEMORY = "2GB"
+LEARNER = "settings.learner."  # of the entries in which a split says what it was made with
 GRACE = 60  # seconds that a process may take after its limit
 
 
@@ -104,10 +104,9 @@ class Split:
 
     @cached_property
     def settings(self) -> Settings:
-        entries = json.loads((self.folder / MADE_WITH).read_text()).items()
-        return Settings(
-            **{name.removeprefix("settings."): value for name, value in entries if name.startswith("settings.")}
-        )
+        entries = json.loads((self.folder / MADE_WITH).read_text())
+        of_learner = {name.removeprefix(LEARNER): own for name, own in entries.items() if name.startswith(LEARNER)}
+        return Settings(entries["settings.regions"], of_learner, entries["settings.seed"])
 
     @property
     def families(self) -> tuple[str, ...]:
@@ -126,34 +125,27 @@ class Split:
             return np.arange(len(self.run.pairs)) >= len(self.run.split.train.pairs)
         return read_view2(self.protocol).fold_numbers == int(self.run.name.removeprefix("fold-")) - 1
 
-    def metric(self, stage: Stage) -> Metric:
-        return Metric.load(self._model(stage)).with_normalise("none")
+    def metric(self, families: tuple[str, ...]) -> Metric:
+        """After step 2."""
+        return Metric.load(self._model(Stage(2, families)))
 
     def _model(self, stage: Stage) -> Path:
         return self.folder / f"{stage.name}.safetensors"
 
-    def described(self, store: DiskStore, files: Sequence[ImageFile], alone: bool) -> Described:
+    def described(
+        self, store: DiskStore, files: Sequence[ImageFile], compared: Sequence[tuple[str, ...]], alone: bool
+    ) -> Described:
         """All that methods learn from and are judged by; where the tested pairs stand alone, no others are shown."""
-        settings, families = self.settings, self.families
-        faces = Faces(store, families, settings.regions, settings.roots)
+        faces = Faces(store, self.families, self.settings.regions, self.settings.roots)
         self._check(faces)
-        learner = Learner.of(self.run, faces, files, settings, MEMORY, None)
-        rows = learner.rows
-        metrics = {stage: self.metric(stage) for stage in stages_of(families)}
+        every = Learner.of(self.run, faces, self.settings, MEMORY, None).rows
+        rows = every[limited(store.labels[every], self.settings.learner.get("joint__min_per_class", 1), None)]
         tested = self.tested | (not alone)
         pairs = [pair for pair, shown in zip(self.run.pairs, tested, strict=True) if shown]
         pictures, places = pictures_of(pairs, files)
-        shown, made = codes_of_pictures(metrics, pictures, mirror_mean=settings.mirror_mean), {}
-        for family in families:
-            first = Stage(1, (family,))
-            made[family,] = Features.of_learned(learner.intermediate(family, metrics[first]), *shown[first])
-        if len(families) > 1:
-            made[families] = Features.together(list(made.values()))
-        features = {own: each.as_learned_from(settings) for own, each in made.items()}
-        ours = {stage.families: shown[stage] for stage in metrics if stage.step == 2}
+        features = {own: Features.of(self.metric(own), faces, own, rows, pictures) for own in compared}
         _, labels = np.unique(store.labels[rows], return_inverse=True)
-        times = len(features[families].train) // len(rows)  # 2 with mirror images
-        return Described(features, np.tile(labels, times), ours, pairs, places, self.tested[tested])
+        return Described(features, labels, pairs, places, self.tested[tested])
 
     def _check(self, faces: Faces) -> None:
         """That these are the descriptors which step 1 has learned from."""
@@ -164,15 +156,54 @@ class Split:
 
 
 @dataclass(frozen=True, eq=False)
+class Features:
+    """Of step 2's basis: (N, D) of the training images; (n, D) of the pictures of pairs, mirror images counted."""
+
+    train: Floats
+    shown: Floats
+    ours: NDArray[Any] | None  # step 2's components, (r, D)
+
+    @classmethod
+    def of(
+        cls, metric: Metric, faces: Faces, families: tuple[str, ...], rows: NDArray[np.intp], pictures: list[ImageFile]
+    ) -> Features:
+        if metric.mirror == "distances":
+            sys.exit("Codes by four distances are not linear in features: let `samekind lfw` learn with mirror=mean.")
+        own = faces.of_families(families)
+        view = own if int(own.group_sizes.sum()) == metric.n_features else faces.view
+        plain = replace(metric, components=None, normalise="none")
+        encoded = plain.encoder().encode_each([(file.path, file.name) for file in pictures])
+        return cls(metric.basis.transform(view, rows), encoded.codes, metric.components)
+
+    def distances(self, components: NDArray[Any] | None, places: NDArray[np.intp], normalise: Normalise) -> Floats:
+        """Squared distances of pairs (m, 2) of the pictures, under components over the features."""
+        codes = self.shown if components is None else self.shown @ components.T.astype(np.float32)
+        return pair_distances(normalised(codes, normalise), places)
+
+
+@dataclass(frozen=True, eq=False)
 class Described:
-    features: dict[tuple[str, ...], Codes]  # that step 2 learns from, by families
+    features: dict[tuple[str, ...], Features]  # by families
     labels: NDArray[np.intp]
-    ours: dict[
-        tuple[str, ...], tuple[NDArray[Any], NDArray[Any]]
-    ]  # of the pictures and their mirror images, after step 2
     pairs: Sequence[Pair]
     places: NDArray[np.intp]
     tested: NDArray[np.bool_]
+
+
+def pictures_of(pairs: Sequence[Pair], files: Sequence[ImageFile]) -> tuple[list[ImageFile], NDArray[np.intp]]:
+    """The pictures that pairs show, each once, and the places (m, 2) of each pair among them."""
+    rows, _ = pair_rows(pairs, [file.name for file in files])
+    needed, places = np.unique(rows, return_inverse=True)
+    return [files[row] for row in needed], places.reshape(-1, 2)
+
+
+def principal(Z: NDArray[Any], n: int) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Deviations along the n leading principal directions, falling, and these as rows; fewer where there are fewer."""
+    few = n < min(Z.shape)
+    found = PCA(n if few else None, svd_solver="randomized" if few else "full", random_state=0).fit(Z)
+    deviations = np.sqrt(found.explained_variance_)
+    kept = deviations > 1e-3 * deviations[0]
+    return deviations[kept], found.components_[kept]
 
 
 # Methods: each gives linear maps by name, or says why it cannot
@@ -190,7 +221,7 @@ Made = tuple[str, NDArray[Any] | Failed | None, str]  # method, components (None
 class Others:
     """The methods that ours is compared with, on some features; `limit` in seconds, for each fit."""
 
-    features: Codes
+    features: Features
     labels: NDArray[np.intp]
     size: Size
     limit: float
@@ -269,24 +300,24 @@ Figures = dict[str, dict[str, float]]  # by how codes are normalised
 Thresholds = dict[str, dict[str, float]]  # from View 1, by method and by how codes are normalised
 
 
-def judged(
-    split: Split, described: Described, others: Others, learner: str, known: Thresholds
-) -> Iterator[dict[str, Any]]:
+def judged(described: Described, others: Others, learner: str, known: Thresholds) -> Iterator[dict[str, Any]]:
     """A record for each way in which a learner is tried."""
     for method, components, remark in others.made(learner):
         if isinstance(components, Failed):
             yield {"method": method, "failed": components.why}
         else:
-            codes = others.features if components is None else others.features.mapped(components)
-            yield {"method": method, "figures": _figures(split, described, codes, known.get(method)), "remark": remark}
+            figures = _figures(described, others.features, components, known.get(method))
+            yield {"method": method, "figures": figures, "remark": remark}
 
 
-def _figures(split: Split, described: Described, codes: Codes, known: dict[str, float] | None) -> Figures:
+def _figures(
+    described: Described, features: Features, components: NDArray[Any] | None, known: dict[str, float] | None
+) -> Figures:
     """At known thresholds, or at those from the pairs that are not tested; and what the tested ones would choose."""
     found, tested, same = {}, described.tested, np.array([pair.same for pair in described.pairs])
     people = np.array([pair.first.person for pair in described.pairs])[tested]
     for normalise in NORMALISATIONS:
-        distances = codes.distances(described.places, normalise, split.settings.mirror_mean)
+        distances = features.distances(components, described.places, normalise)
         elsewhere = chosen(distances[~tested], same[~tested]) if known is None else known[normalise]
         own = Judged(distances[tested], same[tested], people, elsewhere)
         found[normalise] = own.figures() | {"threshold": chosen(own.distances, own.same)}
@@ -335,7 +366,7 @@ def compare(
         for families in compared(split, size)
     }
     if any(pending.values()):
-        described = split.described(store, files, alone=bool(elsewhere))
+        described = split.described(store, files, list(pending), alone=bool(elsewhere))
         for families, missing in pending.items():
             others = Others(described.features[families], described.labels, size, limit)
             _compare(split, described, families, others, missing, kept, thresholds_of(elsewhere, families))
@@ -356,10 +387,10 @@ def _compare(
     about = f"{split.run.title}, {' + '.join(families)}: {n_images:,} training images"
     print(f"{about} of {described.labels.max() + 1:,} people, {n_features:,} features", flush=True)
     facts = {"split": split.run.name, "families": list(families)}
-    ours = Codes(np.empty(0, np.float32), *described.ours[families])
-    show(kept.add(**facts, method=OURS, figures=_figures(split, described, ours, known.get(OURS))))
+    ours = _figures(described, others.features, others.features.ours, known.get(OURS))
+    show(kept.add(**facts, method=OURS, figures=ours))
     for learner in learners:
-        for record in judged(split, described, others, learner, known):
+        for record in judged(described, others, learner, known):
             show(kept.add(**facts, **record))
         kept.add(**facts, done=learner)
 
@@ -429,7 +460,7 @@ def run(
     for split in splits:
         every.records += compare(split, opened, files, size, learners, limit, keep, elsewhere)
     for families in compared(splits[0], size):
-        numbers = summary(every, families, len(splits), splits[0].settings.normalise)
+        numbers = summary(every, families, len(splits), splits[0].metric(families).normalise)
         together = families == splits[0].families
         for name, value in numbers.items():
             if size is not QUICK and together and name == "ahead":
@@ -448,7 +479,7 @@ def run(
 # A small case of its own
 
 
-QUICK_SETTINGS = Settings(regions=40, max_groups=6, min_images=2, n_components=20)
+QUICK_SETTINGS = PRESETS["quick"].changed(regions=40, max_groups=6, n_components=20)
 QUICK_FOLDS, QUICK_PEOPLE, QUICK_IMAGES = 3, 60, 5
 
 
@@ -460,17 +491,10 @@ def small_work(folder: Path) -> tuple[Path, Path]:
     chosen = [Person(name, min(n_images, QUICK_IMAGES)) for name, n_images in known[:: len(known) // 200]]
     folds = [chosen[at * QUICK_PEOPLE : (at + 1) * QUICK_PEOPLE] for at in range(QUICK_FOLDS)]
     (protocol / "people.txt").write_text(people_text(folds))
-    (protocol / "pairs.txt").write_text(pairs_text([_some_pairs(fold) for fold in folds]))
+    (protocol / "pairs.txt").write_text(pairs_text([pairs_among(fold) for fold in folds]))
     study = Study(DATA / "images", protocol, folder / "work", QUICK_SETTINGS)
     study.view2([1], with_view1=False)
     return folder / "work", protocol
-
-
-def _some_pairs(people: Sequence[Person]) -> list[Pair]:
-    """Two of each person, and as many of neighbours in the list."""
-    same = [Pair(Image(name, 1), Image(name, at)) for name, _ in people for at in (2, 3)]
-    neighbours = zip(people, [*people[1:], people[0]], strict=True)
-    return same + [Pair(Image(one.name, at), Image(two.name, at)) for one, two in neighbours for at in (1, 2)]
 
 
 def main() -> None:

@@ -1,9 +1,9 @@
 """What moves accuracy on LFW: one choice changed at a time, on View 1 only.
 
-A base setting is learned as `samekind lfw --view 1` learns, then each variation of it: step 1 of the families that it
-changes, step 2 of both together, and of one alone where it changes that one. Judged are 20,000 pairs of View 1's test
-people, drawn as LFW's own were (a person and two images, or two people and an image of each): far less noisy than its
-1,000 official ones, which are told beside them.
+A base setting is learned by the learner of `samekind lfw --view 1`, then each variation of it: step 1 of the families
+that it changes, step 2 of both together, and of one alone where it changes that one. Judged are 20,000 pairs of View
+1's test people, drawn as LFW's own were (a person and two images, or two people and an image of each): far less noisy
+than its 1,000 official ones, which are reported beside them.
 
 best      accuracy at the best threshold for these very pairs
 chosen    accuracy at the threshold that is best on View 1's training pairs
@@ -13,8 +13,8 @@ auc, eer  area under the ROC curve, equal error rate
 Differences to the base come with the standard error of a paired comparison, the same pairs being judged, and a person's
 pairs taken together: of accuracies (best) by the pairs that only one of the two gets right, of areas after DeLong.
 
-Told as well is how to choose a threshold on 1,000 pairs: 500 of each kind, of one half of the test people, choose it,
-and what it lacks of the best threshold is told by the pairs of the other half; the mean over 100 such halves.
+Reported as well is how to choose a threshold on 1,000 pairs: 500 of each kind, of one half of the test people, choose
+it, and the pairs of the other half say what it lacks of the best threshold; the mean over 100 such halves.
 
 base_auc    of both families together, at least 92 (--quick: 55)
 failed      variations that could not be learned: none
@@ -31,11 +31,10 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
-import time
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -43,34 +42,29 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from harness import Report, parser
 from lfwdata import DATA, Kept, some
-from lfwfeatures import Codes, Features, Floats, Judged, Rows, pictures_of
-from lfwstores import AtTheMean, TangentMetric, at_the_mean, with_fuzziness, with_mirrored
+from lfwfigures import Floats, Judged
 from numpy.typing import NDArray
 
-from samekind.estimators import JointMetric
+from samekind.estimators import presets
 from samekind.evaluation import accuracy, best_threshold, image_rows, read_view1
 from samekind.evaluation.lfw import Image, Pair, Person
+from samekind.extraction import extract
 from samekind.files import whole_file, write_whole
-from samekind.images.extractor import Extractor
 from samekind.images.listing import ImageFile, list_images
+from samekind.images.slbp import SoftLBP
 from samekind.lfw.faces import Faces, extracted
-from samekind.lfw.learning import Intermediate, Learner, principal_directions, region_starts
-from samekind.lfw.measuring import codes_of_pictures
+from samekind.lfw.learning import Learner
+from samekind.lfw.measuring import distances_of_pairs
 from samekind.lfw.presets import Settings
 from samekind.lfw.workplace import digest
 from samekind.model.metric import Metric
 from samekind.store import DiskStore
-from samekind.threads import single_threaded_blas
 
 FAMILIES = ("cov", "slbp")
 BASE = "base"
-OF_STEP1 = (
-    *("regions", "max_groups", "min_images", "max_images", "roots", "whiten"),
-    *("pair_balance", "threshold", "ridge", "seed"),
-)
-OF_FEATURES = ("mirrored", "joint_min_images", "normalise_groups", "weigh")  # that step 2 learns from
-OF_STEP2 = ("pair_balance", "threshold", "joint_ridge", "n_components", "anchors", "seed")
+IN_USE = ("normalise", "mirror")  # settings that no step learns with
 MEMORY = "2GB"
+MODEL, FACTS = "metric.safetensors", "facts.json"
 
 
 @dataclass(frozen=True)
@@ -78,72 +72,77 @@ class Variation:
     """The base with some settings, or something else, changed."""
 
     name: str
-    changes: Mapping[str, Any] = field(default_factory=dict)  # of settings
+    changes: Mapping[str, Any] = field(default_factory=dict)  # of the learner's settings, by their names
     families: tuple[str, ...] = FAMILIES  # whose step 1 it changes, if any; the other one stays the base's
-    descriptors: str = "stored"
+    regions: int | None = None
+    seed: int | None = None
+    fuzziness: float | None = None  # of soft LBP
     share: float = 1.0  # of the training people
-    loss: Mapping[str, Any] = field(default_factory=dict)  # options of JointMetric
-    within: float | None = None  # features are whitened within people before step 2, so much added to their scatter
+
+    def of(self, base: Settings) -> Settings:
+        """The base, changed."""
+        made = base.changed(regions=self.regions, seed=self.seed)
+        return replace(made, learner=dict(made.learner) | dict(self.changes))
 
 
 def variations() -> Iterator[Variation]:
     """The promising ones first."""
-    yield Variation("the paper's flip-free distances", {"mirror_mean": False})
+    chosen = {name: own for name, own in presets.PRESETS["faces"].items() if name not in ("max_groups", "n_components")}
+    yield Variation("as `fit --preset faces` chooses on people left out", chosen)
+    for ridge in (0.1, 0.01, 1.0):
+        yield Variation(f"step 2 towards step 1, ridge {ridge:g}", TOWARDS_STEP1 | {"joint__ridge": ridge})
+    yield Variation("the paper's flip-free distances", {"mirror": "distances"})
+    yield Variation("without mirror images", {"mirror": "none"})
     for normalise in ("none", "unit"):
         yield Variation(f"normalise {normalise}", {"normalise": normalise})
-    for normalise in ("none", "root"):
+    for normalise in ("none", "scale", "root"):
         yield Variation(f"normalise groups {normalise}", {"normalise_groups": normalise})
     for power in (0.0, 1.0):
         yield Variation(f"features weighed by step 1 to the power {power:g}", {"weigh": power})
     yield Variation("regions and features as in the paper", {"normalise_groups": "none", "weigh": 0.0})
-    yield Variation("step 2 from people with two images", {"joint_min_images": 2})
-    yield Variation("mirror images in step 2", {"mirrored": True})
-    yield Variation("mirror images in step 2 and flip-free distances", {"mirrored": True, "mirror_mean": False})
-    for dims in (300, 600, 1000):
-        if dims != FULL.base.principal:
-            yield Variation(f"step 2 on {dims} principal features", {"principal": dims})
-    for dims in (300, 600):
-        name = f"step 2 on {dims} principal features whitened within people"
-        yield Variation(name, {"principal": dims}, within=0.0)
-        yield Variation(f"{name} and normalise unit", {"principal": dims, "normalise": "unit"}, within=0.0)
+    yield Variation("step 2 from people with two images", {"joint__min_per_class": 2})
+    for dims in (300, 1000):
+        yield Variation(f"step 2 on {dims} principal features", {"principal": dims})
     yield Variation("step 2 on all features", {"principal": None})
-    name = "step 2 on all features whitened within people + 0.1"
-    yield Variation(name, {"principal": None}, within=0.1)
-    yield Variation(f"{name} and normalise unit", {"principal": None, "normalise": "unit"}, within=0.1)
     for ridge in (1.0, 10.0, 0.3):
-        yield Variation(f"ridge of step 2: {ridge:g}", {"joint_ridge": ridge})
+        yield Variation(f"ridge of step 2: {ridge:g}", {"joint__ridge": ridge})
     for rank in (300, 100, 50):
         yield Variation(f"rank {rank}", {"n_components": rank})
-    yield Variation("2000 anchors", {"anchors": 2_000})
-    yield Variation("triplet loss in step 2", loss={"loss": "triplet"})
-    yield Variation("triplet loss in step 2 at ridge 0.3", {"joint_ridge": 0.3}, loss={"loss": "triplet"})
-    yield Variation("pairs of one person and of two alike", {"pair_balance": "equal"})
+    yield Variation("2000 anchors", {"joint__anchors": 2_000})
+    yield Variation("triplet loss in step 2", {"joint__loss": "triplet"})
+    yield Variation("triplet loss in step 2 at ridge 0.3", {"joint__loss": "triplet", "joint__ridge": 0.3})
+    yield Variation("pairs of one person and of two alike", _of_both("pair_balance", "equal"))
     for seed in (1, 2, 3):
-        yield Variation(f"seed {seed}", {"seed": seed})
+        yield Variation(f"seed {seed}", seed=seed)
     for ridge in (0.3, 3.0, 0.1, 10.0):
-        yield Variation(f"ridge of step 1: {ridge:g}", {"ridge": ridge})
+        yield Variation(f"ridge of step 1: {ridge:g}", {"selection__ridge": ridge})
     for threshold in (7.0, 28.0):
-        yield Variation(f"threshold {threshold:g}", {"threshold": threshold})
+        yield Variation(f"threshold {threshold:g}", _of_both("threshold", threshold))
     yield Variation("80 groups", {"max_groups": 80})
     for dims in (30, 20):
-        yield Variation(f"{dims} whitened dimensions", {"whiten": dims})
-    yield Variation("59 whitened dimensions (slbp)", {"whiten": 59}, ("slbp",))
-    yield Variation("mirror images in both steps", descriptors="mirrored")
+        yield Variation(f"{dims} whitened dimensions", {"selection__whiten": dims})
+    yield Variation("59 whitened dimensions (slbp)", {"selection__whiten": 59}, ("slbp",))
     for fuzziness in (0.01, 0.04, 0.0, 0.08):
-        yield Variation(f"fuzziness {fuzziness:g} (slbp)", {}, ("slbp",), f"fuzziness {fuzziness:g}")
-    yield Variation("tangent at the mean (cov)", {}, ("cov",), "tangent")
+        yield Variation(f"fuzziness {fuzziness:g} (slbp)", {}, ("slbp",), fuzziness=fuzziness)
     yield Variation("plain histograms (slbp)", {"roots": False}, ("slbp",))
-    yield Variation("pairs not balanced", {"pair_balance": "literal"})
-    yield Variation("3000 regions", {"regions": 3_000})
-    yield Variation("300 regions", {"regions": 300})
-    yield Variation("200 groups of 4000 regions", {"max_groups": 200, "regions": 4_000})
+    yield Variation("pairs not balanced", _of_both("pair_balance", "literal"))
+    yield Variation("3000 regions", regions=3_000)
+    yield Variation("300 regions", regions=300)
+    yield Variation("200 groups of 4000 regions", {"max_groups": 200}, regions=4_000)
     yield Variation("20 groups", {"max_groups": 20})
     yield Variation("10 groups", {"max_groups": 10})
     yield Variation("50 % of the people", share=0.5)
     yield Variation("25 % of the people", share=0.25)
-    yield Variation("step 1 from all images", {"max_images": None})
-    yield Variation("step 1 from everybody", {"min_images": 1})
+    yield Variation("step 1 from all images", {"selection__max_per_class": None})
+    yield Variation("step 1 from everybody", {"selection__min_per_class": 1})
     yield Variation("rank as the data ask for", {"n_components": None})
+
+
+TOWARDS_STEP1 = {"joint__target": "identity", "principal": "auto", "weigh": 1.0}
+
+
+def _of_both(name: str, value: Any) -> dict[str, Any]:
+    return {f"selection__{name}": value, f"joint__{name}": value}
 
 
 @dataclass(frozen=True)
@@ -155,10 +154,10 @@ class Size:
     auc: float
 
 
-FULL = Size(Settings(regions=1_000, max_groups=40, min_images=2, max_images=10), 1.0, (1, 1), 10_000, 92)
-SMALL = Settings(regions=40, max_groups=5, min_images=2, max_images=10, joint_min_images=2, n_components=20)
-QUICK = Size(SMALL, 0.08, (20, 8), 60, 55)
-QUICK_NAMES = ["mirror images in step 2", "mirror images in both steps"]
+FULL = Size(Settings(1_000, presets.MANY_FACES | {"max_groups": 40}), 1.0, (1, 1), 10_000, 92)
+SMALL = {"max_groups": 5, "n_components": 20, "joint__min_per_class": 2}
+QUICK = Size(Settings(40, presets.MANY_FACES | SMALL), 0.08, (20, 8), 60, 55)
+QUICK_NAMES = ["without mirror images", "fuzziness 0.04 (slbp)"]
 
 
 class OnView1(NamedTuple):
@@ -256,64 +255,47 @@ class View1:
         return Pairs(list(training), list(official), drawn_pairs(split.test.people, self.size.drawn))
 
     @cached_property
-    def shown(self) -> tuple[list[ImageFile], Rows]:
-        return pictures_of(self.pairs.all, self.files)
-
-    @cached_property
     def store(self) -> DiskStore:
         if self.given:
             return DiskStore.open(self.given)
-        regions, training = self.size.base.regions, self.files_of(self.images(1.0, self.size.base.joint_min_images))
         return extracted(
-            training, self.work / "store", FAMILIES, regions, n_jobs=None, progress=lambda done, total: None
+            self.training_files, self.work / "store", FAMILIES, self.size.base.regions, n_jobs=None, progress=_silent
         )
 
-    def images(self, share: float, min_images: int, max_images: int | None = None) -> list[Image]:
-        people = [person for person in read_view1(DATA / "protocol").train.people if person.n_images >= min_images]
+    @property
+    def training_files(self) -> list[ImageFile]:
+        return [self.files[row] for row in np.sort(image_rows(self.images(1.0), [file.name for file in self.files]))]
+
+    def images(self, share: float) -> list[Image]:
+        """Of a share of the training people; of all people where the base learns from those with one image as well."""
+        least = self.size.base.learner.get("joint__min_per_class", 1)
+        people = [person for person in read_view1(DATA / "protocol").train.people if person.n_images >= least]
         chosen = some({person.name for person in people}, share * self.size.share)
-        return [image for person in people if person.name in chosen for image in person.images[:max_images]]
+        return [image for person in people if person.name in chosen for image in person.images]
 
-    def files_of(self, images: Sequence[Image]) -> list[ImageFile]:
-        return [self.files[row] for row in np.sort(image_rows(images, [file.name for file in self.files]))]
+    def faces(self, settings: Settings, fuzziness: float | None) -> Faces:
+        """The descriptors that steps learn from; those that are not stored are made."""
+        stored = Faces(self.store, FAMILIES, settings.regions, settings.roots)
+        if fuzziness is None:
+            return stored
+        chosen = stored.extractor.only(stored.view.numbers.tolist())
+        parts = tuple(
+            replace(part, family=SoftLBP(fuzziness)) if isinstance(part.family, SoftLBP) else part
+            for part in chosen.parts
+        )
+        path = self.work / f"store-{settings.regions}-fuzziness-{fuzziness:g}"
+        made = extract(self.training_files, path, replace(chosen, parts=parts))
+        return replace(stored, store=made)
 
-    def stored(self, settings: Settings, families: tuple[str, ...] = FAMILIES) -> Faces:
-        return Faces(self.store, families, settings.regions, settings.roots)
+    def learner(self, settings: Settings, variation: Variation) -> Learner:
+        """From the images of the training people."""
+        faces = self.faces(settings, variation.fuzziness)
+        rows = image_rows(self.images(variation.share), faces.store.image_ids.tolist(), faces.store.labels)
+        return Learner(faces, rows, settings, MEMORY, None)
 
-    def faces(self, family: str, variety: str, settings: Settings) -> Faces:
-        """The descriptors that step 1 of a family learns from; those that are not stored are made."""
-        if variety == "stored":
-            return self.stored(settings)
-        every = self.stored(settings)
-        numbers = np.concatenate([every.of_family(each).numbers for each in FAMILIES])
-        extractor = every.extractor.only(numbers.tolist())
-        path = self.work / f"store-{variety.replace(' ', '-')}"
-        files = self.files_of(self.images(1.0, min(settings.min_images, settings.joint_min_images)))
-        if variety == "mirrored":
-            return Faces(with_mirrored(path, files, extractor), FAMILIES, settings.regions, settings.roots)
-        if variety == "tangent":
-            own = Extractor.only(extractor, range(settings.regions))
-            made = at_the_mean(path, every.of_family("cov"), self.rows(every, settings)[1], own)
-            return Faces(made, ("cov",), settings.regions)
-        made = with_fuzziness(path, files, extractor, float(variety.removeprefix("fuzziness ")))
-        return Faces(made, ("slbp",), settings.regions, settings.roots)
 
-    def rows(self, faces: Faces, settings: Settings, share: float = 1.0) -> tuple[Rows, Rows]:
-        """That step 1 learns from, and step 2."""
-        first = self.images(share, settings.min_images, settings.max_images)
-        second = self.images(share, settings.joint_min_images)
-        names, labels = faces.store.image_ids.tolist(), faces.store.labels
-        if not names[-1].endswith("mirrored"):
-            return image_rows(first, names, labels), image_rows(second, names, labels)
-        pictures = [2 * image_rows(each, names[::2], labels[::2]) for each in (first, second)]
-        one, two = (np.concatenate([rows, rows + 1]) for rows in pictures)
-        return one, two
-
-    def reader(self, metric: Metric, variety: str, settings: Settings) -> Any:
-        """What turns descriptors of pictures into codes."""
-        if variety != "tangent":
-            return metric.with_normalise("none")
-        every = self.stored(settings)
-        return TangentMetric(metric, AtTheMean.learned(every.of_family("cov"), self.rows(every, settings)[1]))
+def _silent(done: int, total: int) -> None:
+    return None
 
 
 @dataclass(frozen=True, eq=False)
@@ -322,85 +304,42 @@ class Steps:
 
     view1: View1
 
-    def first(self, family: str, variation: Variation, settings: Settings) -> tuple[Features, NDArray[Any], float, str]:
-        """Features after step 1 of a family, labels of the training images, seconds, and its key.
-
-        With mirror images, those of the training images come after them.
-        """
-        key = self._key(family, variation, settings)
+    def first(self, family: str, variation: Variation, settings: Settings) -> tuple[Metric, Path]:
+        """Step 1 of a family, and its folder."""
+        of_step1 = presets.learner(settings.learner).step1().get_params()
+        key = of_step1 | _descriptors(variation, settings) | {"share": variation.share, "seed": settings.seed}
         folder = self._folder(f"step1-{family}", key)
-        faces = self.view1.faces(family, variation.descriptors, settings)
-        first_rows, rows = self.view1.rows(faces, settings, variation.share)
-        model, kept = folder / "metric.safetensors", folder / f"features-{settings.joint_min_images}.npz"
-        if not model.exists():
-            learner = Learner(faces, first_rows, rows, [], settings, MEMORY, None)
-            metric, facts = learner.step1(family, folder / "checkpoint", None)
-            write_whole(folder / "facts.json", json.dumps(facts) + "\n")
-            metric.save(model)
-        if not kept.exists():
-            metric = Metric.load(model)
-            reader = self.view1.reader(metric, variation.descriptors, settings)
-            sources, readers = {family: faces.of_family(family)}, {family: reader}
-            Features.of({family: metric}, sources, rows, self.view1.shown[0], readers).save(kept)
-        features, labels = Features.load(kept), faces.store.labels[rows]
-        if settings.mirrored:
-            mirrored = self._mirrored(folder, f"mirrored-{settings.joint_min_images}", faces.store.image_ids[rows])
-            features = features.with_mirrored(mirrored)
-        seconds = json.loads((folder / "facts.json").read_text())["seconds"]
-        return features, labels, seconds, folder.name
+        learner = self.view1.learner(settings, variation)
+        return self._learned(folder, lambda: learner.step1(family, folder / "checkpoint", None)), folder
 
-    def _mirrored(self, folder: Path, kept_as: str, names: NDArray[Any]) -> Floats:
-        """Features of the mirror images of these, described once."""
-        kept = folder / f"{kept_as}.npy"
-        if not kept.exists():
-            plain = Metric.load(folder / "metric.safetensors").with_normalise("none")
-            files = {file.name: file for file in self.view1.files}
-            with single_threaded_blas():
-                codes, mirrored = codes_of_pictures({"all": plain}, [files[name] for name in names])["all"]
-            with whole_file(kept) as file:
-                deviations = Intermediate.of(codes, region_starts(plain)).deviations
-                np.save(file, (mirrored / deviations).astype(np.float32))
-        made: Floats = np.load(kept)
-        return made
+    def second(self, variation: Variation, settings: Settings, firsts: Mapping[str, tuple[Metric, Path]]) -> Path:
+        """The folder of step 2 on what step 1 chose of several families."""
+        learned = {name: value for name, value in settings.learner.items() if name not in IN_USE or value == "auto"}
+        key = learned | _descriptors(variation, settings) | {"share": variation.share, "seed": settings.seed}
+        folder = self._folder("step2", key | {"firsts": [first.name for _, first in firsts.values()]})
+        learner = self.view1.learner(settings, variation)
+        metrics = {family: metric for family, (metric, _) in firsts.items()}
+        self._learned(folder, lambda: learner.step2(metrics, folder / "checkpoint", None))
+        return folder
 
-    def second(self, variation: Variation, settings: Settings, firsts: Sequence[Any]) -> tuple[Codes, float]:
-        """Codes after step 2 on the features of several families, and seconds."""
-        features = Features.together([first[0] for first in firsts]).as_learned_from(settings)
-        labels = np.tile(firsts[0][1], len(features.train) // len(firsts[0][1]))
-        options = {name: getattr(settings, name) for name in OF_STEP2} | dict(variation.loss)
-        key = {"firsts": [first[3] for first in firsts], **options}
-        key |= {name: getattr(settings, name) for name in OF_FEATURES}
-        # On one thread the same to the last bit each time, or a checkpoint would be taken for another fit's.
-        with single_threaded_blas():
-            directions = principal_directions(features.train, settings.principal, settings.seed)
-            if directions is not None:
-                features = features.mapped(directions)
-                key |= {"directions": len(directions)}
-            if variation.within is not None:
-                features = features.mapped(_within_whitening(features.train, labels, variation.within))
-                key |= {"within": variation.within}
-        folder = self._folder("step2", key)
-        kept, facts = folder / "components.npy", folder / "facts.json"
-        if not kept.exists():
-            started = time.perf_counter()
-            rank, seed = options.pop("n_components"), options.pop("seed")
-            learner = JointMetric(
-                None if rank is None else min(rank, features.train.shape[1]),
-                ridge=options.pop("joint_ridge"),
-                memory_budget=MEMORY,
-                random_state=seed,
-                checkpoint=folder / "checkpoint",
-                **options,
-            ).fit(features.train, labels)
-            seconds = time.perf_counter() - started
-            write_whole(facts, json.dumps({"seconds": seconds, "converged": bool(learner.converged_)}) + "\n")
-            with whole_file(kept) as file:
-                np.save(file, learner.components_)
-        return features.mapped(np.load(kept)), json.loads(facts.read_text())["seconds"]
+    def distances(self, folders: Mapping[str, Path], settings: Settings) -> dict[str, Floats]:
+        """Squared distances of all pairs under metrics of step 2, used as the settings say."""
+        kept_as = f"distances-{'-'.join(str(settings.learner[name]) for name in IN_USE)}.npy"
+        missing = {name: folder for name, folder in folders.items() if not (folder / kept_as).exists()}
+        if missing:
+            metrics = {name: _used(Metric.load(folder / MODEL), settings) for name, folder in missing.items()}
+            made = distances_of_pairs(metrics, self.view1.pairs.all, self.view1.files)
+            for name, folder in missing.items():
+                with whole_file(folder / kept_as) as file:
+                    np.save(file, made[name])
+        return {name: np.load(folder / kept_as) for name, folder in folders.items()}
 
-    def _key(self, family: str, variation: Variation, settings: Settings) -> dict[str, Any]:
-        chosen = {name: getattr(settings, name) for name in OF_STEP1 if (family, name) != ("cov", "roots")}
-        return {"descriptors": variation.descriptors, "share": variation.share, **chosen}
+    def _learned(self, folder: Path, learn: Callable[[], tuple[Metric, dict[str, Any]]]) -> Metric:
+        if not (folder / MODEL).exists():
+            metric, facts = learn()
+            write_whole(folder / FACTS, json.dumps(facts) + "\n")
+            metric.save(folder / MODEL)
+        return Metric.load(folder / MODEL)
 
     def _folder(self, name: str, key: Mapping[str, Any]) -> Path:
         folder = self.view1.work / f"{name}-{digest(key)[:12]}"
@@ -409,36 +348,38 @@ class Steps:
         return folder
 
 
-def _within_whitening(Z: NDArray[Any], labels: NDArray[Any], added: float) -> NDArray[Any]:
-    """The map that makes the scatter within classes I; so much of its mean variance is added to it first."""
-    _, numbers, counts = np.unique(labels, return_inverse=True, return_counts=True)
-    means = np.zeros((len(counts), Z.shape[1]))
-    np.add.at(means, numbers, Z)
-    deviations = Z - (means / counts[:, np.newaxis])[numbers]
-    S = deviations.T @ deviations / (len(Z) - len(counts))
-    values, vectors = np.linalg.eigh(S)
-    return (vectors / np.sqrt(values + added * values.mean())).T
+def _descriptors(variation: Variation, settings: Settings) -> dict[str, Any]:
+    return {"regions": settings.regions, "roots": settings.roots, "fuzziness": variation.fuzziness}
+
+
+def _used(metric: Metric, settings: Settings) -> Metric:
+    """As the settings compare pictures; normalised as was chosen where that was asked for."""
+    normalise = settings.learner["normalise"]
+    return metric.with_normalise(metric.normalise if normalise == "auto" else normalise).with_mirror(settings.mirror)
+
+
+def seconds_of(folder: Path) -> float:
+    return float(json.loads((folder / FACTS).read_text())["seconds"])
 
 
 def judged(variation: Variation, steps: Steps) -> tuple[dict[str, OnView1], float]:
     """Both families together, and the one that the variation changes, after step 2; seconds of all it needs."""
-    view1 = steps.view1
-    base, settings = view1.size.base, replace(view1.size.base, **variation.changes)
-    unchanged = replace(variation, descriptors="stored")
+    base, settings = steps.view1.size.base, variation.of(steps.view1.size.base)
     firsts = {
         family: steps.first(family, variation, settings)
         if family in variation.families
-        else steps.first(family, unchanged, base)
+        else steps.first(family, Variation(BASE), base)
         for family in FAMILIES
     }
-    found, seconds = {}, sum(first[2] for first in firsts.values())
     alone = variation.families if variation.name == BASE or variation.families != FAMILIES else ()
-    for families in [FAMILIES, *((family,) for family in alone)]:
-        codes, spent = steps.second(variation, settings, [firsts[family] for family in families])
-        distances = codes.distances(view1.shown[1], settings.normalise, settings.mirror_mean)
-        found["+".join(families)] = view1.pairs.judged(distances)
-        seconds += spent
-    return found, seconds
+    folders = {
+        "+".join(families): steps.second(variation, settings, {family: firsts[family] for family in families})
+        for families in [FAMILIES, *((family,) for family in alone)]
+    }
+    found = {
+        name: steps.view1.pairs.judged(distances) for name, distances in steps.distances(folders, settings).items()
+    }
+    return found, sum(map(seconds_of, [*folders.values(), *(folder for _, folder in firsts.values())]))
 
 
 def record_of(found: Mapping[str, OnView1], base: Mapping[str, OnView1]) -> dict[str, Any]:
@@ -499,13 +440,10 @@ def markdown(records: Sequence[Mapping[str, Any]]) -> str:
 def run(size: Size, names: Sequence[str], given: Any, work: Path, report: Report) -> None:
     view1 = View1(size, work, given.store)
     steps = Steps(view1)
-    case = {"base": asdict(size.base), "share": size.share, "every": size.every, "drawn": size.drawn}
+    case = {"base": size.base.to_json(), "share": size.share, "every": size.every, "drawn": size.drawn}
     kept = Kept(given.keep, case)
-    first, second = (
-        len(view1.images(1.0, *limits))
-        for limits in ((size.base.min_images, size.base.max_images), (size.base.joint_min_images,))
-    )
-    print(f"{first:,} and {second:,} training images, {len(view1.pairs.drawn):,} pairs to judge", flush=True)
+    n_images = len(view1.images(1.0))
+    print(f"{n_images:,} training images, {len(view1.pairs.drawn):,} pairs to judge", flush=True)
     base, seconds = judged(Variation(BASE), steps)
     records = [kept.find(name=BASE) or kept.add(name=BASE, found=record_of(base, base), seconds=seconds)]
     show(HEAD)

@@ -12,7 +12,7 @@ import threading
 import time
 from argparse import ArgumentParser
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,27 +23,19 @@ import numpy as np
 from harness import parser
 from numpy.typing import NDArray
 
-from samekind.compute.executor import Executor
-from samekind.compute.memory import parse_bytes
-from samekind.evaluation.lfw import read_pairs, read_people
+from samekind.estimators import SparseBlockMetric, steps
+from samekind.evaluation.lfw import Image, Pair, Person, read_pairs, read_people
 from samekind.evaluation.verification import VerificationResult, pair_distances, verify
-from samekind.losses import PairwiseLoss
-from samekind.objective import Objective
-from samekind.relation import Relation
-from samekind.solvers.blocks import BlockMetric
-from samekind.solvers.search import Scoring
-from samekind.solvers.selection import SelectionResult, select_groups
-from samekind.store import DiskStore, FeatureStore, RowsOf, WhitenedStore, Whitening
-from samekind.threads import single_threaded_blas
+from samekind.store import DiskStore, GroupsOf
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "lfw-a"
 THRESHOLD, RIDGE = 14.0, 1.0
-DIMS = 45  # of a whitened group, as the estimators have it
 GB = 1e9
+CROP = (slice(50, 200), slice(70, 180))  # rows, columns: the paper's 110 x 150
 
 Rows = NDArray[np.intp]
 People = set[str]
-Pair = tuple[str, str, bool]  # two images, and whether they show one person
+Named = tuple[str, str, bool]  # two images, and whether they show one person
 
 
 def lfw_parser(doc: str) -> ArgumentParser:
@@ -73,11 +65,34 @@ def some(names: People, share: float) -> People:
     return {ordered[int(at / share)] for at in range(int(len(ordered) * share))}
 
 
-def pairs(name: str, fold: int | None = None) -> list[Pair]:
+def pairs(name: str, fold: int | None = None) -> list[Named]:
     """Of one fold of View 2, if asked for."""
     folds = read_pairs(_file(name))
     chosen = folds if fold is None else folds[fold : fold + 1]
     return [(pair.first.file_name(), pair.second.file_name(), pair.same) for pairs in chosen for pair in pairs]
+
+
+def pairs_among(people: Sequence[Person]) -> list[Pair]:
+    """For a small protocol: two of each person, and as many of neighbours in the list."""
+    same = [Pair(Image(name, 1), Image(name, at)) for name, _ in people for at in (2, 3)]
+    neighbours = zip(people, [*people[1:], people[0]], strict=True)
+    return same + [Pair(Image(one.name, at), Image(two.name, at)) for one, two in neighbours for at in (1, 2)]
+
+
+# Pictures
+
+
+def pixels_of(names: Sequence[str], shape: tuple[int, int]) -> NDArray[np.float64]:
+    """The paper's crop of pictures, resized to (width, height) and standardised each: (n, width * height)."""
+    from PIL import Image as Picture
+
+    made = []
+    for name in names:
+        with Picture.open(DATA / "images" / name) as picture:
+            crop = Picture.fromarray(np.asarray(picture.convert("L"))[CROP])
+            made.append(np.asarray(crop.resize(shape, Picture.Resampling.BOX), np.float64).ravel())
+    X = np.stack(made)
+    return np.asarray((X - X.mean(axis=1, keepdims=True)) / X.std(axis=1, keepdims=True))
 
 
 # The store
@@ -95,7 +110,7 @@ class Faces:
     def of(self, names: People) -> Rows:
         return np.flatnonzero(np.isin(self.labels, sorted(names)))
 
-    def verify(self, codes_of: Callable[[Rows], NDArray[Any]], listed: list[Pair]) -> VerificationResult:
+    def verify(self, codes_of: Callable[[Rows], NDArray[Any]], listed: list[Named]) -> VerificationResult:
         """How well codes of rows tell pairs, those whose images are there, at the best threshold."""
         at = {image: row for row, image in enumerate(self.images.tolist())}
         there = [(at[a], at[b], same) for a, b, same in listed if a in at and b in at]
@@ -105,7 +120,7 @@ class Faces:
 
 
 @contextmanager
-def faces(path: Path | None, n_groups: int, names: People, tested: list[Pair] | None = None) -> Iterator[Faces]:
+def faces(path: Path | None, n_groups: int, names: People, tested: list[Named] | None = None) -> Iterator[Faces]:
     """LFW with `n_groups` covariance groups, spread evenly over those of the store.
 
     Without a store, one is made of so many regions, of these people and the images of these pairs.
@@ -141,48 +156,17 @@ def _extracted(folder: Path, n_regions: int, names: People, images: set[str]) ->
     return store
 
 
-# Step 1 as the estimators put it together, with its parts in the open
+# Step 1
 
 
-@dataclass(frozen=True)
-class Step1:
-    """Pairwise loss on some images, their groups whitened."""
-
-    objective: Objective
-    store: WhitenedStore
-
-    @classmethod
-    def over(
-        cls, found: Faces, rows: Rows, *, whitening: Whitening | None = None, memory_budget: str = "2GB"
-    ) -> "Step1":
-        """Whitened on these rows, unless a whitening is given."""
-        raw = RowsOf(found.store, rows)
-        if whitening is None:
-            start = time.perf_counter()
-            whitening = Whitening.learned(raw, np.arange(len(rows)), dims=DIMS, groups=found.groups)
-            print(f"{len(whitening.maps):,} groups whitened in {time.perf_counter() - start:.1f} s", flush=True)
-        relation = Relation.from_labels(found.labels[rows])
-        loss = PairwiseLoss(THRESHOLD, "equal")
-        objective = Objective.over(loss, relation, Executor(), parse_bytes(memory_budget), np.float32)
-        return cls(objective, WhitenedStore(raw, whitening))
-
-    @property
-    def n_samples(self) -> int:
-        return self.objective.relation.n_samples
-
-    @property
-    def scoring(self) -> Scoring:
-        return Scoring(self.objective, self.store, RIDGE, "frobenius")
-
-    def select(self, **options: Any) -> SelectionResult:
-        with single_threaded_blas():
-            return select_groups(self.objective, self.store, ridge=RIDGE, **options)
-
-    def codes(self, metric: BlockMetric, source: FeatureStore, rows: Rows) -> NDArray[Any]:
-        """Of any rows of a store with the same groups."""
-        whitened = WhitenedStore(source, self.store.whitening)
-        parts = [whitened.panel([k], rows) @ L.astype(np.float32) for k, L in metric.factors().items()]
-        return np.hstack(parts)
+def fitted(
+    found: Faces, rows: Rows, clocks: "Clocks", groups: Sequence[int] | None = None, **options: Any
+) -> tuple[SparseBlockMetric, GroupsOf]:
+    """Step 1 by its estimator, with what it reads; `clocks` has the seconds of Algorithm 1 as "rounds"."""
+    source = GroupsOf(found.store, found.groups)
+    settings: dict[str, Any] = {"ridge": RIDGE, "threshold": THRESHOLD, "memory_budget": "2GB", "random_state": 0}
+    with clocks.on("rounds", steps, "select_groups"):
+        return SparseBlockMetric(**settings | options).fit(source, found.labels, rows, groups), source
 
 
 # Features like those that step 1 makes of LFW
@@ -283,7 +267,7 @@ class Clocks:
         self.seconds: dict[str, float] = defaultdict(float)
 
     @contextmanager
-    def on(self, name: str, owner: type, method: str) -> Iterator[None]:
+    def on(self, name: str, owner: Any, method: str) -> Iterator[None]:
         original = getattr(owner, method)
 
         def clocked(*args: Any, **options: Any) -> Any:

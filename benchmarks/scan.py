@@ -33,18 +33,59 @@ from unittest.mock import patch
 
 import numpy as np
 from harness import Report
-from lfwdata import Clocks, Faces, Kept, People, Step1, faces, lfw_parser, people, some
+from lfwdata import RIDGE, THRESHOLD, Clocks, Faces, Kept, People, Rows, faces, lfw_parser, people, some
 
+from samekind.compute.executor import Executor
+from samekind.compute.memory import parse_bytes
 from samekind.compute.sources import PresentDistances
-from samekind.objective import Weights
+from samekind.losses import PairwiseLoss
+from samekind.objective import Objective, Weights
+from samekind.relation import Relation
 from samekind.solvers import selection
 from samekind.solvers.blocks import BlockMetric
 from samekind.solvers.search import LARGEST_RANK, Choice, ExactSearch, FastSearch, Scoring
+from samekind.store import RowsOf, WhitenedStore, Whitening
 from samekind.threads import single_threaded_blas
 
+DIMS = 45  # of a whitened group, as the estimators have it
 SAME_SCORE = 1e-5  # relative: what a kept result may differ by
 SCREENED = 0.92  # of the best sketched score: groups above it are scored exactly where a round is not scanned
 SWEEPS = 3  # over the weights, before a sketch is trusted with that
+
+
+@dataclass(frozen=True)
+class Step1:
+    """Step 1 as its estimator puts it together, with its parts in the open: pairwise loss on some images."""
+
+    objective: Objective
+    store: WhitenedStore
+
+    @classmethod
+    def over(
+        cls, found: Faces, rows: Rows, *, whitening: Whitening | None = None, memory_budget: str = "2GB"
+    ) -> "Step1":
+        """Whitened on these rows, unless a whitening is given."""
+        raw = RowsOf(found.store, rows)
+        if whitening is None:
+            start = time.perf_counter()
+            whitening = Whitening.learned(raw, np.arange(len(rows)), dims=DIMS, groups=found.groups)
+            print(f"{len(whitening.maps):,} groups whitened in {time.perf_counter() - start:.1f} s", flush=True)
+        relation = Relation.from_labels(found.labels[rows])
+        loss = PairwiseLoss(THRESHOLD, "equal")
+        objective = Objective.over(loss, relation, Executor(), parse_bytes(memory_budget), np.float32)
+        return cls(objective, WhitenedStore(raw, whitening))
+
+    @property
+    def n_samples(self) -> int:
+        return self.objective.relation.n_samples
+
+    @property
+    def scoring(self) -> Scoring:
+        return Scoring(self.objective, self.store, RIDGE, "frobenius")
+
+    def select(self, **options: Any) -> selection.SelectionResult:
+        with single_threaded_blas():
+            return selection.select_groups(self.objective, self.store, ridge=RIDGE, **options)
 
 
 @dataclass(frozen=True)

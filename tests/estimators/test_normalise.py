@@ -147,7 +147,8 @@ def test_step_2_learns_from_groups_divided_by_their_lengths(loss, normalise):
 @pytest.mark.parametrize("normalise", ["none", "scale", "root", "unit"])
 @pytest.mark.parametrize("whiten", [None, 45])
 def test_a_store_and_an_array_give_the_same_groups(store, normalise, whiten):
-    options = {"max_groups": 2, "n_components": 2, "random_state": 0, "normalise_groups": normalise, "cv": None}
+    options = {"max_groups": 2, "n_components": 2, "random_state": 0, "cv": None}
+    options |= {"normalise_groups": normalise, "normalise": "none"}
     ours = with_settings(EnsembleMetric(**options), whiten=whiten).fit(store, store.labels)
     everything = store.panel(range(4), np.arange(len(store)))
     other = with_settings(EnsembleMetric(3, families=[0, 0, 1, 1], **options), whiten=whiten)

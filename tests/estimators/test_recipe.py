@@ -49,9 +49,9 @@ def features(step1, samples, normalise_groups, weigh):
         own = np.array([row[columns] for row in step1.components_ if row[columns].any()])
         U = U * np.sign((U.T * own).sum(axis=1))
         mean = X[:, columns].mean(axis=0)
-        z, trained = (samples[:, columns] - mean) @ U, (X[:, columns] - mean) @ U
+        z, trained = (samples[:, columns] - mean) @ U, (X[:, columns] - mean) @ (U * values ** (weigh / 2))
         if normalise_groups == "scale":
-            z = z / np.sqrt((trained**2).sum(axis=1).mean())
+            z = z / np.sqrt(np.sqrt((trained**2).sum(axis=1).mean()))
         elif normalise_groups != "none":
             z = z / np.sqrt((z**2).mean(axis=1, keepdims=True)) ** {"root": 0.5, "unit": 1.0}[normalise_groups]
         made.append(z * values ** (weigh / 2))

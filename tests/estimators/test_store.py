@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-
 from sklearn.base import clone
 
 from samekind import EnsembleMetric, JointMetric, SparseBlockMetric
@@ -11,14 +10,13 @@ from tests import cases
 from tests.cases import with_settings
 
 SIZES = (6, 5, 4, 6, 5, 4)
+PLAIN = {"max_groups": 3, "n_components": 4, "cv": None, "random_state": 0, "normalise": "none"}
 LEARNERS = [
     SparseBlockMetric(max_groups=3),
     SparseBlockMetric(max_groups=3, loss="triplet"),
-    EnsembleMetric(max_groups=3, n_components=4, cv=None, random_state=0),
-    EnsembleMetric(max_groups=3, n_components=4, cv=None, random_state=0, normalise_groups="unit"),
-    EnsembleMetric(
-        max_groups=3, n_components=4, cv=None, loss="triplet", joint=JointMetric(n_neighbors=2), random_state=0
-    ),
+    EnsembleMetric(normalise_groups="scale", **PLAIN),
+    EnsembleMetric(normalise_groups="unit", **PLAIN),
+    EnsembleMetric(normalise_groups="scale", loss="triplet", joint=JointMetric(n_neighbors=2, tol=1e-6), **PLAIN),
     JointMetric(4, random_state=0),
 ]
 
@@ -95,8 +93,8 @@ def test_rows_are_all_that_is_learned_from(store, X_and_y):
     X, y = X_and_y
     rows = np.flatnonzero(y < 4)
     poisoned = np.array([label if int(label) < 4 else f"x{i}" for i, label in enumerate(store.labels)])
-    some = EnsembleMetric(max_groups=3, n_components=4, cv=None).fit(store, poisoned, rows=rows)
-    alone = EnsembleMetric(3, families=list("aaaabbbb"), max_groups=3, n_components=4, cv=None)
+    some = EnsembleMetric(normalise_groups="scale", **PLAIN).fit(store, poisoned, rows=rows)
+    alone = EnsembleMetric(3, families=list("aaaabbbb"), normalise_groups="scale", **PLAIN)
     alone.set_params(selection__whiten=45).fit(X[rows], y[rows])
     np.testing.assert_allclose(some.transform(store), alone.transform(X), atol=2e-3)
 

@@ -159,3 +159,22 @@ def test_an_extractor_of_other_columns_is_refused(model):
     other = replace(model.metric_, extractor=small_extractor().to_json())
     with pytest.raises(ValueError, match="do not belong together"):
         other.encode([])
+
+
+@pytest.mark.parametrize("mirror", ["none", "mean", "distances"])
+@pytest.mark.parametrize("normalise", ["none", "unit"])
+def test_the_threshold_of_a_model_is_for_codes_as_it_encodes(store, files, mirror, normalise):
+    """Codes of the store, mirror images as the model counts them, are those of the files."""
+    from samekind.estimators.use import codes_in_use
+    from samekind.evaluation import best_threshold, label_pairs
+
+    learner = EnsembleMetric(max_groups=4, n_components=6, mirror=mirror, normalise=normalise, cv=None)
+    metric = learner.set_params(joint__max_iter=20, joint__tol=0.1).fit(store, store.labels).metric_
+    assert (metric.mirror, metric.normalise) == (mirror, normalise)
+    of_store = codes_in_use(metric, store, np.arange(len(store)))
+    codes = metric.encode([file.path for file in files])
+    assert codes.shape == of_store.shape == (len(files), metric.n_components + (mirror == "distances"))
+    np.testing.assert_allclose(codes, of_store, atol=0.02 * np.abs(codes).max())
+    pairs, same = label_pairs(store.labels)
+    distances = metric.code_distance(of_store[pairs[:, 0]], of_store[pairs[:, 1]])
+    assert metric.threshold == pytest.approx(best_threshold(distances, same, strategy="balanced"))

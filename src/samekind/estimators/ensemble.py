@@ -31,7 +31,18 @@ from samekind.estimators.steps import (
     stages_of_selection,
     warn_of_zero,
 )
-from samekind.estimators.tuning import PATH, Candidate, GroupsBy, LeftOut, Trial, best_of, class_folds, judged_rows
+from samekind.estimators.tuning import (
+    FEWEST_TO_CHOOSE,
+    PATH,
+    Candidate,
+    GroupsBy,
+    LeftOut,
+    Trial,
+    best_of,
+    class_folds,
+    judged_rows,
+    n_joined_classes,
+)
 from samekind.estimators.use import codes_in_use, groups_with_mirror, plain_score
 from samekind.estimators.validation import check_callback, check_choice, check_count, check_cv, check_number, ridge_from
 from samekind.kernels.lengths import Normalise, normalised
@@ -78,7 +89,7 @@ class EnsembleMetric(MetricLearner):
         What becomes of the features of each group between the steps: as they are; divided by the square root of their
         root mean square length over the training samples; or divided by (the square root of) their length in
         each sample, so that no group counts for too much where a sample is odd. With "root" and "unit" the metric has
-        no `components_` over the features. "auto": chosen on classes left out, or "scale" ("unit" for pictures).
+        no `components_` over the features. "auto": chosen on classes left out, or "none" ("unit" for pictures).
     weigh : "auto" or float
         Power of step 1's standard deviations, Lambda^(1/2), that features are multiplied by between the steps. 0: the
         paper's U^T x; 1: step 1's own codes. "auto": chosen on classes left out, or 0.5.
@@ -95,7 +106,8 @@ class EnsembleMetric(MetricLearner):
         Cross-fitting over classes: settings that are "auto" are chosen, and `metric_.calibration` is learned, on
         classes that took no part in the learning of the metric that judges them. An int: so many folds of classes; a
         share: one fold; None: neither is done. "auto": three folds, one fold of a fifth of the classes for more than
-        2,000 samples, none for fewer than four classes. What is returned is learned from all classes.
+        2,000 samples, none for fewer than four classes; for fewer than six nothing is chosen, only calibrated. What is
+        returned is learned from all classes.
     memory_budget, random_state, checkpoint, n_jobs, verbose, callback
         As in `SparseBlockMetric`, for both steps. A callback that returns True ends the running step; where that is
         step 1, step 2 is left out and the metric is that of step 1, or of step 1 on a fold where nothing else is there.
@@ -371,12 +383,16 @@ class _Learning:
         """What is to be learned on all classes, and the codes of classes left out that calibrate it."""
         folds = self.splits
         if not folds or self.resources.listeners.stopped:
-            return Trial(self._by_rule(), self._normalisations()[0], np.nan, np.zeros(0)), None
+            return Trial(self._by_rule(), self._normalisations()[0], np.nan, ()), None
         parts = [_Fold(self, number, *fold) for number, fold in enumerate(folds, 1)]
         parts = self.folds = [part for part in parts if part.basis is not None]
         if not parts or self.resources.listeners.stopped:
-            return Trial(self._by_rule(), self._normalisations()[0], np.nan, np.zeros(0)), None
+            return Trial(self._by_rule(), self._normalisations()[0], np.nan, ()), None
         self.plain = [part.plain() for part in parts]
+        if n_joined_classes(self.data.y) < FEWEST_TO_CHOOSE:
+            only = self._judged(self._by_rule())
+            self.trials = only.trials(self._normalisations()[:1])
+            return self.trials[0], only
         tried: list[LeftOut] = []
         for candidate in self._firsts():
             tried.append(self._judged(candidate))

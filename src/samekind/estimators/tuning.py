@@ -25,7 +25,7 @@ Target = Literal["zero", "identity", "none"]
 GroupsBy = Literal["none", "scale", "root", "unit"]
 
 FEWEST_CLASSES = 4  # of two samples or more: below, none can be left out
-SPLIT_IN_THREE = 6  # classes from which on there are three folds, not two
+FEWEST_TO_CHOOSE = 6  # with fewer, what is best on those left out is chance; from so many on there are three folds
 MANY_SAMPLES = 2_000  # from so many on, one fold is enough to choose on, and several cost too much
 LEFT_OUT = 0.2  # share of the classes in a single fold
 NEGLIGIBLE = 0.002  # of the score: a simpler candidate that is worse by less is taken
@@ -61,7 +61,7 @@ class Trial:
     candidate: Candidate
     normalise: Normalise
     auc: float  # of pairs, mean over folds
-    precisions: NDArray[np.float64]  # average precision of each class left out, mean over its queries
+    precisions: tuple[float, ...]  # average precision of each class left out, mean over its queries
 
     @property
     def mean_average_precision(self) -> float:
@@ -105,7 +105,7 @@ class LeftOut:
             known = ~np.isnan(figures.average_precision)
             _, classes = np.unique(figures.classes[known], return_inverse=True)
             precisions.append(np.bincount(classes, figures.average_precision[known]) / np.bincount(classes))
-        return Trial(self.candidate, normalise, float(np.mean(aucs)), np.concatenate(precisions))
+        return Trial(self.candidate, normalise, float(np.mean(aucs)), tuple(np.concatenate(precisions).tolist()))
 
 
 def best_of(trials: Sequence[Trial]) -> Trial:
@@ -119,7 +119,7 @@ def best_of(trials: Sequence[Trial]) -> Trial:
 
 
 def _margin(best: Trial, other: Trial) -> float:
-    differences = (best.precisions - other.precisions) / 2  # as they count in the score
+    differences = np.subtract(best.precisions, other.precisions) / 2  # as they count in the score
     error = float(np.std(differences, ddof=1) / len(differences) ** 0.5) if len(differences) > 1 else 0.0
     return max(NEGLIGIBLE, error)
 
@@ -132,16 +132,20 @@ def class_folds(y: NDArray[Any], cv: Any, seed: int) -> list[tuple[IntArray, Int
     """
     from samekind.evaluation import ClassKFold
 
-    _, sizes = np.unique(y, return_counts=True)
-    several = int((sizes > 1).sum())
+    several = n_joined_classes(y)
     if cv is None or (isinstance(cv, str) and several < FEWEST_CLASSES):
         return []
     if isinstance(cv, str):
-        cv = LEFT_OUT if len(y) > MANY_SAMPLES else 3 if several >= SPLIT_IN_THREE else 2
+        cv = LEFT_OUT if len(y) > MANY_SAMPLES else 3 if several >= FEWEST_TO_CHOOSE else 2
     if isinstance(cv, float):
         folds = ClassKFold(max(2, round(1 / cv)), random_state=seed).split(y, y)
         return [next(iter(folds))]
     return list(ClassKFold(cv, random_state=seed).split(y, y))
+
+
+def n_joined_classes(y: NDArray[Any]) -> int:
+    """Classes of two samples or more."""
+    return int((np.unique(y, return_counts=True)[1] > 1).sum())
 
 
 def judged_rows(held: IntArray, y: NDArray[Any], seed: int) -> IntArray:

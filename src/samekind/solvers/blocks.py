@@ -141,6 +141,7 @@ class BlockMetric:
 
     blocks: dict[int, Matrix] = field(default_factory=dict)
     scatters: dict[int, Matrix] = field(default_factory=dict)  # of the groups' samples, centred, where they are known
+    _whole: dict[int, Matrix] = field(default_factory=dict, repr=False)  # L_k of each block, dust included
 
     def block(self, k: int, size: int) -> Matrix:
         return self.blocks.get(k, np.zeros((size, size)))
@@ -152,6 +153,8 @@ class BlockMetric:
         present = self.block(k, len(A))
         self.blocks = {j: alpha * B for j, B in self.blocks.items()}
         self.blocks[k] = alpha * present + A
+        self._whole = {j: alpha**0.5 * L for j, L in self._whole.items()}
+        self._whole[k] = leading_factor(self.blocks[k], share=0.0)
 
     def mean_distance(self) -> float:
         """Of two samples: `2 sum_k <A_k, S_k>`."""
@@ -162,7 +165,7 @@ class BlockMetric:
 
     def factors(self) -> dict[int, Matrix]:
         """L_k with `A_k = L_k L_k^T`, less what is not rank beside the largest of all blocks; empty ones left out."""
-        whole = {k: leading_factor(A, share=0.0) for k, A in self.blocks.items()}
+        whole = {k: self._whole.get(k, leading_factor(A, share=0.0)) for k, A in self.blocks.items()}
         squares = {k: (L**2).sum(axis=0) for k, L in whole.items()}
         spreads = {k: spreads_along(L, self.scatters[k]) for k, L in whole.items() if k in self.scatters}
         floors = [RANK_SHARE * _largest(of) for of in (squares, spreads)]

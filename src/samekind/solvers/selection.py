@@ -133,8 +133,8 @@ class SampledBlocks:
         self.curvature: float | None = None
 
     def solve(self, problem: BlockProblem, value: float, weights: Weights, n_rounds: int) -> Solved:
-        gradient = problem.gradient_at_start(weights)
         while 2 * self.n_samples < problem.objective.n_candidates:
+            gradient = problem.gradient_at_start(weights)
             solved, promised = self._on_sample(problem, value, gradient, n_rounds)
             came_true = (value - solved.value) / promised if promised > 0 else 1.0
             if came_true < FAITHFUL:
@@ -143,9 +143,14 @@ class SampledBlocks:
                 self.n_samples = max(SMALLEST_SAMPLE, self.n_samples // 2)
             if solved.value < value or promised <= 0:
                 return solved
-        solved = self.exact.solve(problem, value, weights, n_rounds)
-        details = {"n_anchors": problem.objective.n_anchors, "estimated_error": 0.0}
-        return replace(solved, details=solved.details | details)
+        solution = self._minimised(problem, problem.start, value)
+        details = {
+            "n_iter": solution.n_iter,
+            "converged": solution.converged or solution.gap <= NEGLIGIBLE_GAP * (value - solution.value),
+            "n_anchors": problem.objective.n_anchors,
+            "estimated_error": 0.0,
+        }
+        return Solved(solution.x, solution.value, details)
 
     def memory(self) -> dict[str, float | None]:
         return {"block_sample": self.n_samples, "curvature": self.curvature}

@@ -1,0 +1,449 @@
+"""What the commands of README reach on faces: `samekind extract`, `fit --preset faces`, `evaluate`, `lfw`, as typed.
+
+view1        LFW-a, View 1: learned from its training people (`extract --regions 1000`, `fit --preset faces
+             --max-groups 40 --components 150`), judged on its 1,000 official test pairs by the saved model alone: its
+             encoder, its distance, its threshold. Beside it `samekind lfw --view 1` at the same size.
+             view1_own   accuracy at the model's own threshold, in percent: at least 90
+             view1_best  accuracy at the best threshold for these pairs: at least 90.5
+             view1_auc   area under the ROC curve: at least 97.0
+             view1_lfw   AUC of `samekind lfw` less that: at most 0.3
+small        three draws of 40 people x 10 pictures, 20 of them to learn from (`extract --regions 500`, `fit --preset
+             faces --max-groups 50`), 20 unseen (`evaluate`). Beside it pixels: standardised crops, PCA, LDA with
+             shrinkage, cosine, the better of two sizes.
+             small_seconds  of the slowest `fit`, start of Python included: at most 30
+             small_auc      ours less that of pixels, in the worst draw: at least 0
+             small_map      the same of mean average precision, mean over draws: not held
+calibration  three quarters of View 1's training people to learn from (settings as in view1), a quarter left out, on
+             which `evaluate` compares what the model promises with what is observed.
+             tenths   largest difference of predicted and observed frequency of "same", in points: at most 3. Tenths of
+                      probability with fewer than 100 pairs are shown, not held
+             rate_over, rate_under  realised false match rate at the threshold for 1e-2, over 1e-2: at most 2, at
+                      least 0.5
+time_left    progress lines of these fits, which have no terminal: the time left that a line names, from a tenth of its
+             stage on, against the time that the stage took from there. A stage ends somewhere between its last line
+             and the first one of the next, and times are rounded: a line is wrong where all of that span is off by more
+             than a factor of two.
+             time_left_wrong  share of the lines that are wrong: at most 0
+
+`--work DIR` keeps stores, models and results: what is there is not done again. `--without NAME[,NAME]` leaves parts
+out. `--quick` has few people and regions and wide bounds, and says little: that all commands work together, and that
+something is learned.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from harness import Report, parser
+from lfwdata import DATA, pairs_among, pixels_of, some
+from numpy.typing import NDArray
+from sklearn.decomposition import PCA
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+
+from samekind.evaluation import (
+    accuracy,
+    best_threshold,
+    mean_average_precision,
+    pair_rows,
+    read_view1,
+    roc_curve,
+    verify_codes,
+)
+from samekind.evaluation.lfw import Image, Pair, Person, Split, pairs_text, people_text
+from samekind.files import write_whole
+from samekind.model.metric import Metric
+
+PARTS = ("view1", "small", "calibration", "time_left")
+MANY_FACES = ("joint__anchors=auto", "selection__max_per_class=10", "joint__min_per_class=1")  # over `lfw`'s quick
+PICTURES_EACH = 10  # of the people in a small set
+PIXELS = ((32, 44), (16, 22))  # width, height
+FEWEST_PAIRS = 100  # of a tenth that is held
+RATE = 1e-2
+
+
+@dataclass(frozen=True)
+class Size:
+    people: float  # share of View 1's training people, and of its test people
+    regions: int
+    max_groups: int
+    components: int
+    draws: int
+    small_people: int
+    small_regions: int
+    small_groups: int
+    own: float
+    best: float
+    auc: float
+    from_lfw: float
+    seconds: float
+    ahead: float
+    tenths: float
+    rates: tuple[float, float]
+
+
+FULL = Size(
+    1.0, 1_000, 40, 150, 3, 40, 500, 50,
+    own=90, best=90.5, auc=97, from_lfw=0.3, seconds=30, ahead=0, tenths=3, rates=(0.5, 2),
+)  # fmt: skip
+QUICK = Size(
+    0.03, 60, 6, 30, 1, 24, 60, 6,
+    own=65, best=67, auc=75, from_lfw=8, seconds=30, ahead=0, tenths=25, rates=(0, 5),
+)  # fmt: skip
+
+
+# Commands
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a command printed, how long it took, and its progress: seconds from its start, and the line."""
+
+    result: dict[str, Any]
+    seconds: float
+    lines: list[tuple[float, str]]
+
+
+@dataclass(frozen=True)
+class Commands:
+    """`samekind VERB ... --json`, each once for a folder."""
+
+    work: Path
+
+    def __call__(self, name: str, *arguments: object) -> Done:
+        kept = self.work / f"{name}.json"
+        command = [str(argument) for argument in arguments]
+        if kept.exists():
+            record = json.loads(kept.read_text())
+            if record["command"] == command:
+                return Done(record["result"], record["seconds"], [(at, line) for at, line in record["lines"]])
+            sys.exit(f"{kept} is of another command: give another folder with --work.")
+        print("$ samekind", *command, flush=True)
+        done = self._run(command)
+        print(f"  {done.seconds:.1f} s", flush=True)
+        record = {"command": command, "result": done.result, "seconds": done.seconds, "lines": done.lines}
+        write_whole(kept, json.dumps(record) + "\n")
+        return done
+
+    def _run(self, command: list[str]) -> Done:
+        started, lines = time.perf_counter(), []
+        with (
+            tempfile.TemporaryFile("w+") as output,
+            subprocess.Popen(
+                [sys.executable, "-m", "samekind", *command, "--json"],
+                stdout=output,
+                stderr=subprocess.PIPE,
+                text=True,
+            ) as process,
+        ):
+            assert process.stderr is not None
+            for line in process.stderr:
+                lines.append((round(time.perf_counter() - started, 2), line.rstrip("\n")))
+            status = process.wait()
+            seconds = time.perf_counter() - started
+            output.seek(0)
+            printed = output.read()
+        if status:
+            sys.exit("\n".join([f"exit status {status}", *(line for _, line in lines[-20:])]))
+        return Done(json.loads(printed), seconds, lines)
+
+
+def listed(path: Path, images: Sequence[Image]) -> Path:
+    """A CSV of file and label."""
+    with path.open("w", newline="") as file:
+        rows = csv.writer(file, lineterminator="\n")
+        rows.writerow(["file", "label"])
+        rows.writerows((DATA / "images" / image.file_name(), image.person) for image in images)
+    return path
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A model that the commands of README made of some pictures."""
+
+    model: Path
+    fit: Done
+
+    @classmethod
+    def of(
+        cls, commands: Commands, name: str, images: Sequence[Image], regions: int, *options: object, resumable: bool
+    ) -> Fitted:
+        pictures, store = listed(commands.work / f"{name}.csv", images), commands.work / f"{name}.store"
+        model = commands.work / f"{name}.safetensors"
+        commands(f"{name}-extract", "extract", pictures, store, "--regions", regions)
+        kept = ["--checkpoint", commands.work / f"{name}.fit"] if resumable else []
+        return cls(model, commands(f"{name}-fit", "fit", store, model, "--preset", "faces", *options, *kept))
+
+    def evaluated(self, commands: Commands, images: Sequence[Image]) -> dict[str, Any]:
+        name = f"{self.model.stem}-unseen"
+        return commands(name, "evaluate", self.model, listed(commands.work / f"{name}.csv", images)).result
+
+    def describe(self) -> None:
+        made = self.fit.result
+        how = f"codes {made['normalise']}, groups {made['normalise_groups']}, mirror {made['mirror']}"
+        print(f"  {made['images']:,} images of {made['labels']:,} people; {made['n_components']} numbers, {how}")
+        for line in [*made["calibration_in_words"], *made["warnings"]]:
+            print(f"  {line}")
+
+
+# View 1
+
+
+def view1(size: Size, work: Path) -> tuple[Split, Path]:
+    """View 1, or a small one like it, and the folder of its protocol."""
+    protocol = DATA / "protocol"
+    if not protocol.is_dir():
+        sys.exit(f"There is no {protocol}: this benchmark reads LFW-a and its protocol from {DATA}.")
+    split = read_view1(protocol)
+    if size.people == 1:
+        return split, protocol
+    small = work / "protocol"
+    small.mkdir(exist_ok=True)
+    for part, name in ((split.train, "DevTrain"), (split.test, "DevTest")):
+        several = [Person(person.name, min(person.n_images, 5)) for person in part.people if person.n_images > 2]
+        chosen = some({person.name for person in several}, 4 * size.people)
+        people = [person for person in several if person.name in chosen]
+        write_whole(small / f"people{name}.txt", people_text([people]))
+        write_whole(small / f"pairs{name}.txt", pairs_text([pairs_among(people)]))
+    return read_view1(small), small
+
+
+def options_of(size: Size) -> list[object]:
+    return ["--max-groups", size.max_groups, "--components", size.components]
+
+
+def hold_view1(size: Size, commands: Commands, report: Report) -> list[Done]:
+    split, protocol = view1(size, commands.work)
+    fitted = Fitted.of(
+        commands, "view1", split.train.images, size.regions, *options_of(size), resumable=True
+    )  # fmt: skip
+    fitted.describe()
+    metric, pairs = Metric.load(fitted.model), split.test.pairs
+    distances, same = judged(metric, pairs)
+    roc = roc_curve(distances, same)
+    changes = [part for change in MANY_FACES for part in ("--set", change)]
+    found = commands(
+        "lfw", "lfw", DATA / "images", protocol, "--view", 1, "--preset", "quick", "--regions", size.regions,
+        *options_of(size), *changes, "--work", commands.work / "lfw",
+    ).result  # fmt: skip
+    lfw = 100 * found["stages"][-1]["results"][0]["auc"]
+    print(f"{len(pairs):,} pairs: EER {100 * roc.eer:.2f} %; `samekind lfw`: AUC {lfw:.2f}")
+    assert metric.threshold is not None, "a fitted model has a threshold"
+    report.hold("view1_own", 100 * accuracy(distances, same, metric.threshold), at_least=size.own)
+    report.hold("view1_best", 100 * accuracy(distances, same, best_threshold(distances, same)), at_least=size.best)
+    report.hold("view1_auc", 100 * roc.auc, at_least=size.auc)
+    report.hold("view1_lfw", lfw - 100 * roc.auc, at_most=size.from_lfw)
+    report.note("view1_seconds", fitted.fit.seconds)
+    return [fitted.fit]
+
+
+def judged(metric: Metric, pairs: Sequence[Pair]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """Distances of pairs as the model itself encodes and compares their pictures, and which are of one person."""
+    names = sorted({image.file_name() for pair in pairs for image in pair})
+    rows, same = pair_rows(pairs, names)
+    codes = metric.encode([DATA / "images" / name for name in names])
+    return metric.code_distance(*codes[rows.T]), same
+
+
+# Small sets
+
+
+def hold_small(size: Size, commands: Commands, report: Report) -> list[Done]:
+    fits, ahead = [], []
+    for draw in range(size.draws):
+        learned, unseen = drawn_people(size.small_people, draw)
+        fitted = Fitted.of(
+            commands, f"small-{draw}", learned, size.small_regions, "--max-groups", size.small_groups, resumable=False
+        )
+        fitted.describe()
+        measures = fitted.evaluated(commands, unseen)["measures"]
+        ours = np.array([100 * measures[name]["value"] for name in ("auc", "mean_average_precision")])
+        pixels = np.array([by_pixels(learned, unseen, shape) for shape in PIXELS])
+        print(f"draw {draw}: AUC {ours[0]:.2f}, mAP {ours[1]:.2f}; fit {fitted.fit.seconds:.1f} s;", end=" ")
+        print("pixels", "; ".join(f"AUC {auc:.2f}, mAP {precision:.2f}" for auc, precision in pixels), flush=True)
+        fits.append(fitted.fit)
+        ahead.append(ours - pixels.max(axis=0))
+    report.hold("small_seconds", max(fit.seconds for fit in fits), at_most=size.seconds)
+    report.hold("small_auc", float(np.min(ahead, axis=0)[0]), at_least=size.ahead)
+    report.note("small_map", float(np.mean(ahead, axis=0)[1]))
+    return fits
+
+
+def drawn_people(n: int, draw: int) -> tuple[list[Image], list[Image]]:
+    """Ten pictures each of n people of LFW-a: of one half to learn from, of the other half unseen."""
+    folders = sorted((DATA / "images").iterdir())
+    several = [folder.name for folder in folders if len(list(folder.glob("*.jpg"))) >= PICTURES_EACH]
+    names = np.random.default_rng(draw).permutation(several)[:n]
+    halves = [
+        [Image(str(name), at) for name in half for at in range(1, PICTURES_EACH + 1)]
+        for half in (names[: n // 2], names[n // 2 :])
+    ]
+    return halves[0], halves[1]
+
+
+def by_pixels(learned: Sequence[Image], unseen: Sequence[Image], shape: tuple[int, int]) -> tuple[float, float]:
+    """AUC and mean average precision, in percent, of PCA, LDA with shrinkage and cosine."""
+    X, Q = (pixels_of([image.file_name() for image in images], shape) for images in (learned, unseen))
+    y, classes = (np.array([image.person for image in images]) for images in (learned, unseen))
+    pca = PCA(min(len(X) - 1, 100), random_state=0).fit(X)
+    lda = LinearDiscriminantAnalysis(solver="eigen", shrinkage="auto").fit(pca.transform(X), y)
+    codes = lda.transform(pca.transform(Q))
+    codes /= np.linalg.norm(codes, axis=1, keepdims=True)
+    return 100 * verify_codes(codes, classes).auc, 100 * mean_average_precision(codes, classes)
+
+
+# Calibration
+
+
+def hold_calibration(size: Size, commands: Commands, report: Report) -> list[Done]:
+    split, _ = view1(size, commands.work)
+    names = np.random.default_rng(0).permutation(sorted(person.name for person in split.train.people))
+    held = set(names[: len(names) // 4].tolist())
+    learned, unseen = (
+        [image for image in split.train.images if (image.person in held) == out] for out in (False, True)
+    )
+    fitted = Fitted.of(commands, "calibration", learned, size.regions, *options_of(size), resumable=True)
+    fitted.describe()
+    found = fitted.evaluated(commands, unseen)
+    print(f"{found['n_samples']:,} pictures of {found['n_classes']:,} people left out")
+    worst = 0.0
+    for tenth in found["tenths"]:
+        difference = 100 * abs(tenth["predicted"] - tenth["observed"])
+        counts = tenth["n_pairs"] >= FEWEST_PAIRS
+        worst = max(worst, difference if counts else 0.0)
+        print(
+            f"  predicted {tenth['predicted']:.3f}, observed {tenth['observed']:.3f}, {tenth['n_pairs']:,} pairs",
+            "" if counts else "(too few)",
+        )
+    report.hold("tenths", worst, at_most=size.tenths)
+    rates = {rate["false_match_rate"]: rate for rate in found["false_match_rates"]}
+    if RATE not in rates:
+        print(f"the model has no threshold for a false match rate of {RATE:g}: too few people")
+        report.note("rate", float("nan"))
+        report.short |= size is FULL
+        return [fitted.fit]
+    realised = rates[RATE]["realised"]
+    print(f"false match rate {RATE:g}: {realised['value']:.4f} ({realised['low']:.4f} to {realised['high']:.4f})")
+    least, most = size.rates
+    report.hold("rate_over", realised["value"] / RATE, at_most=most)
+    report.hold("rate_under", realised["value"] / RATE, at_least=least)
+    return [fitted.fit]
+
+
+# Time left
+
+
+LINE = re.compile(
+    r"^(?P<stage>.+): (?P<done>[\d,]+) of (?P<total>[\d,]+)"
+    r"(?:, (?P<words>under|about) (?P<number>[\d.]+) (?P<unit>s|min|h) left)?$"
+)
+UNITS = {"s": 1, "min": 60, "h": 3600}
+ROUNDING = {"s": 2.5, "min": 0.5, "h": 0.25}  # half of what a time left is rounded to, at the least
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of progress: when it came, how far its stage was, and between which times that was left, if it says so."""
+
+    at: float
+    stage: str
+    done: int
+    total: int
+    left: tuple[float, float] | None
+
+    @classmethod
+    def parsed(cls, at: float, text: str) -> Line | None:
+        found = LINE.match(text)
+        if not found:
+            return None
+        done, total = (int(found[name].replace(",", "")) for name in ("done", "total"))
+        left = None
+        if found["words"]:
+            number, unit = float(found["number"]), found["unit"]
+            half = max(ROUNDING[unit], 2.5 if unit == "min" and number >= 10 else 0.0)
+            low = 0.0 if found["words"] == "under" else number - half
+            left = (low * UNITS[unit], (number + (0 if found["words"] == "under" else half)) * UNITS[unit])
+        return cls(at, found["stage"], done, total, left)
+
+
+def stages(done: Done) -> Iterator[tuple[list[Line], float]]:
+    """The lines of each stage, and when the next one surely ran, or the command ended."""
+    lines = [line for at, text in done.lines if (line := Line.parsed(at, text))]
+    starts = [
+        place
+        for place, line in enumerate(lines)
+        if not place or line.stage != lines[place - 1].stage or line.done < lines[place - 1].done
+    ]
+    for start, end in pairwise([*starts, len(lines)]):
+        yield lines[start:end], lines[end].at if end < len(lines) else done.seconds
+
+
+def wrong(line: Line, last: float, after: float) -> bool:
+    """Whether a line's time left is off by more than a factor of two, wherever between the two its stage ended."""
+    assert line.left is not None
+    low, high = line.left
+    return high < (last - line.at) / 2 or low > 2 * (after - line.at)
+
+
+def hold_time_left(fits: Sequence[Done], report: Report) -> None:
+    named, silent, off = 0, 0, 0
+    for fit in fits:
+        for lines, after in stages(fit):
+            late = [line for line in lines if line.done * 10 >= line.total and line.done < line.total]
+            judged = [line for line in late if line.left is not None]
+            silent += len(late) - len(judged)
+            named += len(judged)
+            for line in judged:
+                if wrong(line, lines[-1].at, after):
+                    off += 1
+                    span = f"{lines[-1].at - line.at:.0f} to {after - line.at:.0f} s were left"
+                    print(f"  {line.stage}, {line.done} of {line.total}: {line.left} s named, {span}")
+    print(f"{named} lines name a time left, {silent} do not, in {len(fits)} fits")
+    report.note("time_left_lines", named)
+    if named:
+        report.hold("time_left_wrong", off / named, at_most=0)
+    else:
+        print("progress lines come once a minute: these fits are too short to say how good their time left is")
+
+
+def run(parts: Sequence[str], size: Size, work: Path, report: Report) -> None:
+    work.mkdir(parents=True, exist_ok=True)
+    commands, fits = Commands(work), []
+    for part, hold in (("view1", hold_view1), ("small", hold_small), ("calibration", hold_calibration)):
+        if part in parts:
+            print(f"== {part}", flush=True)
+            fits += hold(size, commands, report)
+    if "time_left" in parts and fits:
+        print("== time_left")
+        hold_time_left(fits, report)
+    report.end()
+
+
+def main() -> None:
+    options = parser(__doc__)
+    options.add_argument("--work", type=Path, metavar="DIR", help="stores, models and results, to go on from")
+    options.add_argument("--without", default="", metavar="NAME[,NAME]", help=f"parts to leave out: {', '.join(PARTS)}")
+    given = options.parse_args()
+    without = [name for name in given.without.split(",") if name]
+    if unknown := set(without) - set(PARTS):
+        sys.exit(f"There is no part {sorted(unknown)[0]!r}: {', '.join(PARTS)}.")
+    with ExitStack() as stack:
+        work = given.work or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        parts = [part for part in PARTS if part not in without]
+        run(parts, QUICK if given.quick else FULL, work, Report("parity"))
+
+
+if __name__ == "__main__":
+    main()
