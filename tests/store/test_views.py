@@ -185,8 +185,11 @@ def test_mirror_means_have_the_mirror_images_read_ahead(on_disk, monkeypatch):
 def test_a_group_without_its_mirror_image_is_named(on_disk):
     alone = MIRRORS.copy()
     alone[[7, 13]] = -1
+    view = MirrorMeansOf(on_disk, alone, MIRRORED)
     with pytest.raises(ValueError, match=r"Group 7 \(a group 7\) has no mirror image in the store, and 2 of 20"):
-        MirrorMeansOf(on_disk, alone, MIRRORED)
+        view.panel(range(20), np.arange(3))
+    whole = MirrorMeansOf(on_disk, MIRRORS, MIRRORED)
+    np.testing.assert_array_equal(view.panel([2, 3], np.arange(3)), whole.panel([2, 3], np.arange(3)))
     with pytest.raises(ValueError, match=r"shape \(3,\), but the store has 20 groups"):
         MirrorMeansOf(on_disk, alone[:3], MIRRORED)
 
@@ -197,3 +200,23 @@ def test_numbers_are_those_in_the_whole_store_through_all_views(on_disk):
     assert outer.numbers.tolist() == [1, 14]
     assert outer.group_names == [on_disk.group_names[k] for k in (1, 14)]
     assert RootsOf(on_disk).numbers is None
+
+
+def test_the_digest_of_a_view_tells_it_from_others(tmp_path):
+    numbers = np.abs(np.random.default_rng(0).normal(size=(6, 8))).astype(np.float32)
+    store = stores.disk_store(tmp_path / "a", numbers, np.arange(6), {"a": 2, "b": 2})
+    views = [
+        store,
+        GroupsOf(store, [0, 1]),
+        GroupsOf(store, [0, 2]),
+        RootsOf(store),
+        RowsOf(store, np.arange(3)),
+        RowsOf(store, np.arange(4)),
+    ]
+    assert len({view.content_digest() for view in views}) == len(views)
+    assert GroupsOf(store, [0, 1]).content_digest() == GroupsOf(store, [1, 0]).content_digest()
+    numbers[0, 0] += 1
+    assert (
+        stores.disk_store(tmp_path / "b", numbers, np.arange(6), {"a": 2, "b": 2}).content_digest()
+        != store.content_digest()
+    )

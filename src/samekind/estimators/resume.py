@@ -99,9 +99,9 @@ def _plain(value: Any) -> Any:
 
 def _fingerprint_of(data: TrainingData) -> str:
     """Of every number that is learned from; a store that knows checksums of its files answers by them."""
-    known = getattr(data.X, "content_digest", None)
+    known = getattr(data.X, "content_digest", lambda: None)()
     if known is not None:
-        return f"{known()} {fingerprint(data.rows)}"
+        return f"{known} {fingerprint(data.rows)}"
     sizes, digest = data.store.group_sizes, hashlib.blake2b(digest_size=16)
     for panel in panels_of(data.store, range(len(sizes)), np.arange(len(data.rows)), centre=False):
         digest.update(fingerprint(panel.Z).encode())

@@ -1,5 +1,6 @@
 """Views of a store: some of its samples, some of its feature groups, roots of its numbers, means of mirror images."""
 
+import hashlib
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -37,6 +38,20 @@ class _Part:
         """As the store's own, where it has one."""
         if hasattr(self.store, "read_ahead"):
             self.store.read_ahead(groups)
+
+    def content_digest(self) -> str | None:
+        """A hash of what the whole store holds and how this view changes it; None where the store has none."""
+        known = getattr(self.store, "content_digest", None)
+        whole = None if known is None else known()
+        return None if whole is None else f"{whole} {type(self).__name__} {self._view_digest()}"
+
+    def _view_digest(self) -> str:
+        """What tells this view from others of the same store: the arrays that define it."""
+        defining = [value for _, value in sorted(vars(self).items()) if isinstance(value, np.ndarray)]
+        digest = hashlib.blake2b(digest_size=16)
+        for array in defining:
+            digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()
 
 
 class RowsOf(_Part):
