@@ -433,7 +433,7 @@ class _Learning:
     def _by_rule(self) -> Candidate:
         """Where nothing can be left out."""
         groups, weigh = self._groups()[0], self._weighs()[0]
-        target = "identity" if self.joint.target == "auto" else self.joint.target
+        target = "none" if self.joint.target == "auto" else self.joint.target
         ridge = None if self.joint.ridge == "auto" else self.joint.ridge
         return Candidate(groups, weigh, target, ridge, n_components=self._rank(target))
 
