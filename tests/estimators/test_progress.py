@@ -61,7 +61,8 @@ class TestListeners:
         y = np.arange(40) % 4
         X = rng.normal(size=(40, 6)) + y[:, None]
         heard = []
-        EnsembleMetric(2, families=["a", "b", "b"], max_groups=1, cv=None, callback=heard.append).fit(X, y)
+        learner = EnsembleMetric(2, families=["a", "b", "b"], max_groups=1, cv=None, callback=heard.append)
+        learner.set_params(joint__ridge=0.1).fit(X, y)
         assert [event.family for event in heard if event.step == "selection"] == ["a", "b"]
         assert {event.family for event in heard if event.step == "joint"} == {None}
 

@@ -37,6 +37,7 @@ from samekind.estimators.tuning import (
     Candidate,
     GroupsBy,
     LeftOut,
+    Target,
     Trial,
     best_of,
     class_folds,
@@ -84,7 +85,8 @@ class EnsembleMetric(MetricLearner):
     joint : JointMetric or None
         Step 2: its settings (`joint__ridge` and so on). With `target="auto"` and `ridge="auto"` they are chosen on
         classes left out: how strongly step 2 is held to step 1's metric (`"identity"`), a free joint metric of low rank
-        (`"zero"`), or step 1 alone; without classes left out, step 1 alone.
+        (`"zero"`), or step 1 alone; without classes left out, step 1 alone unless a ridge
+        is given.
     normalise_groups : "auto", "none", "scale", "root" or "unit"
         What becomes of the features of each group between the steps: as they are; divided by the square root of their
         root mean square length over the training samples; or divided by (the square root of) their length in
@@ -433,8 +435,9 @@ class _Learning:
     def _by_rule(self) -> Candidate:
         """Where nothing can be left out."""
         groups, weigh = self._groups()[0], self._weighs()[0]
-        target = "none" if self.joint.target == "auto" else self.joint.target
         ridge = None if self.joint.ridge == "auto" else self.joint.ridge
+        by_ridge: Target = "none" if ridge is None else "identity"
+        target: Target = by_ridge if self.joint.target == "auto" else self.joint.target
         return Candidate(groups, weigh, target, ridge, n_components=self._rank(target))
 
     def _groups(self) -> list[GroupsBy]:
