@@ -356,7 +356,7 @@ class TestLongFits:
             if len(heard) == 4:
                 raise KeyboardInterrupt
 
-        command = ["fit", store, tmp_path / "m", *FEW, "--checkpoint", tmp_path / "kept"]
+        command = ["fit", store, tmp_path / "m", *FEW, *given("joint__ridge=0.1"), "--checkpoint", tmp_path / "kept"]
         monkeypatch.setattr(ProgressLines, "__call__", interrupt_at_fourth)
         assert run(*command).exit_code == 130
         assert not (tmp_path / "m").exists()
@@ -364,7 +364,7 @@ class TestLongFits:
         again = heard[4:]
         assert ("selection", "cov", 1) not in again
         assert ("joint", None, 1) in again
-        assert run("fit", store, tmp_path / "whole", *FEW).exit_code == 0
+        assert run("fit", store, tmp_path / "whole", *FEW, *given("joint__ridge=0.1")).exit_code == 0
         assert Metric.load(tmp_path / "m") == Metric.load(tmp_path / "whole")
 
     def test_another_fit_does_not_go_on_with_it(self, store, tmp_path):

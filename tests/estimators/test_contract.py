@@ -74,6 +74,9 @@ def test_fitted_attributes_are_there(learner, data):
         assert set(model.selected_groups_) <= {0, 1, 2}
         first_choices = list(dict.fromkeys(r["group"] for r in model.history_ if r["step"] == "selection"))
         assert list(model.selected_groups_) == first_choices
+    if learner is EnsembleMetric:
+        assert model.certificate_ is None  # step 1 alone, unless step 2 is asked for
+        model = small(learner).set_params(joint__ridge=0.1).fit(X, y)
     if learner is not SparseBlockMetric:
         assert model.certificate_.optimal
 
