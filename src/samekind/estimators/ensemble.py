@@ -479,9 +479,10 @@ class _Learning:
             made += [replace(base, target="identity", ridge=ridge, n_components=self._rank()) for ridge in path]
         if target in ("auto", "zero"):
             ridges = [(None, 8.0), (None, 1.0)] if given == "auto" else [(given, 1.0)]
-            weigh = 0.5 if self.estimator.weigh == "auto" else base.weigh
+            # A free metric weighs regions itself: how they count in step 1's own metric says little about it.
+            free = replace(base, normalise_groups=self._groups()[0], weigh=self._weighs()[0])
             made += [
-                replace(base, weigh=weigh, target="zero", ridge=ridge, times=times, n_components=self._rank("zero"))
+                replace(free, target="zero", ridge=ridge, times=times, n_components=self._rank("zero"))
                 for ridge, times in ridges
             ]
         return made
