@@ -5,8 +5,11 @@ import pytest
 from sklearn.base import clone
 
 from samekind import EnsembleMetric, JointMetric, Metric, SparseBlockMetric
+from samekind.estimators.data import TrainingData
 from samekind.estimators.tuning import NEGLIGIBLE, Candidate, Trial, best_of, class_folds, judged_rows
+from samekind.estimators.validation import max_groups_from
 from samekind.evaluation import label_pairs
+from samekind.store import ArrayStore, FeatureGroups
 from tests import cases
 
 SIZES = (6, 5, 4, 6, 5, 4, 5, 6)
@@ -263,3 +266,11 @@ def test_a_fit_that_is_stopped_after_choosing_is_not_calibrated_by_another_metri
     assert model.step1_metric_.basis == alone.metric_.basis
     stopped_in_step_2 = choosing(callback=lambda event: not event.part and event.step == "joint", **fixed).fit(X, Y)
     assert stopped_in_step_2.metric_.calibration is not None
+
+
+def test_rounds_and_whitened_dimensions_follow_the_samples():
+    assert [max_groups_from("auto", 1_000, n) for n in (10, 200, 600, 10**5)] == [20, 33, 100, 200]
+    assert max_groups_from("auto", 5, 10**5) == 5
+    store = ArrayStore(np.zeros((2_000, 4)), FeatureGroups.parse(2, 4))
+    dims = [TrainingData.of(store, np.zeros(n), np.arange(n), 1).whitened_dims("auto") for n in (9, 200, 2_000)]
+    assert dims == [10, 28, 45]

@@ -42,7 +42,7 @@ class SparseBlockMetric(MetricLearner):
         Pairwise for verification (same or not), triplet for retrieval (nearer or not).
     max_groups : int, "auto" or None
         The paper's mu: rounds of selection. A group may be chosen again, so this bounds the number of distinct
-        groups, and may be larger than theirs. None: as many as there are groups, 400 at the most. "auto": a fifth of
+        groups, and may be larger than theirs. None: as many as there are groups, 400 at the most. "auto": a sixth of
         the samples, from 20 to 200.
     ridge : "auto" or float
         Strength of ridge/2 ||A||_F^2. "auto" is min(1, D / 1600), D = max_groups x mean group size.

@@ -73,10 +73,10 @@ def trace_bound_from(trace_bound: Any) -> float:
 def max_groups_from(max_groups: Any, n_groups: int, n_samples: int) -> int:
     """Rounds of selection: a group may be chosen again, so there may be more rounds than groups.
 
-    "auto" follows the samples, a round for five of them, from 20 to 200.
+    "auto" follows the samples, a round for six of them, from 20 to 200.
     """
     if isinstance(max_groups, str) and max_groups == "auto":
-        return min(n_groups, int(np.clip(n_samples // 5, 20, 200)))
+        return min(n_groups, int(np.clip(n_samples // 6, 20, 200)))
     return min(n_groups, 400) if max_groups is None else check_count("max_groups", max_groups)
 
 
