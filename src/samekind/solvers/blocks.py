@@ -45,7 +45,9 @@ class BlockProblem:
 
     @property
     def n_projections(self) -> int:
-        return projected.MOST_PROJECTIONS
+        return projected.projections_worth(
+            int(self.Z.shape[1]), self.objective.n_anchors * self.objective.relation.n_samples
+        )
 
     @property
     def start(self) -> Point:

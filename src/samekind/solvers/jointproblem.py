@@ -11,10 +11,6 @@ from samekind.kernels.types import Array
 from samekind.objective import Objective
 from samekind.solvers import projected
 
-PAIRS_PER_PROJECTION = 10  # times D^2
-FEWEST_PROJECTIONS = 3
-CHEAP_DIMENSIONS = 200  # up to them all projections are cheap, and fewer only make more iterations
-
 
 @dataclass(frozen=True)
 class JointProblem:
@@ -54,12 +50,9 @@ class JointProblem:
 
     @property
     def n_projections(self) -> int:
-        """Eigenvalues of a large D x D matrix cost as much as a look at some D^2 pairs."""
-        if self.n_features <= CHEAP_DIMENSIONS:
-            return projected.MOST_PROJECTIONS
-        pairs = self.objective.n_anchors * self.objective.relation.n_samples
-        worth = pairs // (PAIRS_PER_PROJECTION * self.n_features**2)
-        return int(np.clip(worth, FEWEST_PROJECTIONS, projected.MOST_PROJECTIONS))
+        return projected.projections_worth(
+            self.n_features, self.objective.n_anchors * self.objective.relation.n_samples
+        )
 
     @property
     def n_features(self) -> int:

@@ -18,6 +18,9 @@ PATIENCE = 10  # f is at rest when it falls by no more than its rounding in so m
 REMEMBERED = 8  # steps that the model is made from
 BENT = 1e-8  # cosine of a step and the change of the gradient below which it tells nothing of the curvature
 MOST_PROJECTIONS = 12  # of the minimisation of a model
+FEWEST_PROJECTIONS = 3
+PAIRS_PER_PROJECTION = 10  # times D^2
+CHEAP_DIMENSIONS = 200  # up to them all projections are cheap, and fewer only make more iterations
 CLOSE = 0.01  # share of its first step that ends it
 SUFFICIENT = 1e-4  # share of the model's slope by which f must fall
 SHORTEST = 1e-10  # step of a line search
@@ -148,6 +151,14 @@ def minimise(
             break
     gap = max(now.value - now.lower, 0.0)
     return Solution(now.x, now.value, gap, now.iteration, now.n_evaluations, now.converged, now.curvature)
+
+
+def projections_worth(n_dimensions: int, n_pairs: int) -> int:
+    """Projections of a D x D matrix for one evaluation: its eigenvalues cost as much as some D^2 pairs."""
+    if n_dimensions <= CHEAP_DIMENSIONS:
+        return MOST_PROJECTIONS
+    worth = n_pairs // (PAIRS_PER_PROJECTION * n_dimensions**2)
+    return int(np.clip(worth, FEWEST_PROJECTIONS, MOST_PROJECTIONS))
 
 
 def first_curvature(value: float, g: Point) -> float:
