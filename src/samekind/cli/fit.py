@@ -84,7 +84,7 @@ def fit(
 
     --preset names a set of settings. pictures: what suits the data, chosen on labels left out; faces: the same, a
     picture and its mirror image counting as one; paper: the paper's. --set name=value changes any setting, such as
-    --set loss=triplet or --set joint__ridge=1; `--set help=` lists them.
+    --set loss=triplet or --set joint__ridge=1; a name that is not known lists those that are.
 
     Without --hold-out all labels are learned from in the end; settings are chosen, and the model is calibrated, on
     labels that are left out in turn. With --hold-out 0.2 a fifth of the labels take no part in anything but the
