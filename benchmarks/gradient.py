@@ -16,7 +16,7 @@ from samekind.compute.memory import parse_bytes
 from samekind.losses import Loss, PairwiseLoss, TripletLoss
 from samekind.objective import Objective
 from samekind.relation import Relation
-from samekind.solvers.jointproblem import JointProblem
+from samekind.solvers.joint.problem import JointProblem
 
 N_FEATURES = 500
 CLASS_SIZE = 40

@@ -19,7 +19,7 @@ from samekind.estimators import JointMetric
 from samekind.losses import PairwiseLoss, TripletLoss
 from samekind.objective import Objective
 from samekind.relation import Relation
-from samekind.solvers.jointproblem import JointProblem
+from samekind.solvers.joint.problem import JointProblem
 
 N_FEATURES = 100
 CLASS_SIZE = 40

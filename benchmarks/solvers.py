@@ -25,8 +25,8 @@ from samekind.estimators.validation import ridge_from
 from samekind.losses import Loss, PairwiseLoss, TripletLoss
 from samekind.objective import Objective
 from samekind.relation import Relation
-from samekind.solvers.joint import JointResult, choose_solver, solve_joint
-from samekind.solvers.jointproblem import JointProblem
+from samekind.solvers.joint import JointOptions, JointResult, choose_solver, solve_joint
+from samekind.solvers.joint.problem import JointProblem
 from samekind.store import centred
 
 MFEAT = Path(__file__).resolve().parents[2] / "shared" / "data" / "mfeat"
@@ -67,7 +67,7 @@ def problem_of(X: np.ndarray, y: np.ndarray, loss: Loss) -> JointProblem:
 
 def solve(problem: JointProblem, solver: str, n_components: int | None = None) -> JointResult:
     with single_threaded_blas():
-        return solve_joint(problem, solver=solver, n_components=n_components, tol=TOL, max_iter=10_000)
+        return solve_joint(problem, JointOptions(solver, n_components, TOL, max_iter=10_000))
 
 
 def compare(name: str, problem: JointProblem) -> tuple[JointResult, float, bool]:

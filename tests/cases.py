@@ -12,6 +12,8 @@ from samekind.compute.tiles import TilePlan
 from samekind.losses import PairwiseLoss, TripletLoss
 from samekind.objective import Objective
 from samekind.relation import Relation
+from samekind.solvers import joint
+from samekind.solvers.events import unobserved
 from tests import oracle
 
 PLENTY = 1 << 30
@@ -148,3 +150,9 @@ def with_settings(learner, **settings):
             assert known, name
             learner.set_params(**{f"{step}__{name}": value for step in known})
     return learner
+
+
+def solve_joint(problem, *, observe=unobserved, resume=None, keep=lambda state: None, **options):
+    """Algorithm 2, its options by their names."""
+    settings = joint.JointOptions(**options)
+    return joint.solve_joint(problem, settings, observe=observe, resume=resume, keep=keep)

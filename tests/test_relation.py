@@ -160,35 +160,6 @@ def test_all_neighbors_given_equal_none_given(k):
     np.testing.assert_array_equal(G, G_expected)
 
 
-@pytest.mark.parametrize("k", [None, 2])
-def test_the_relation_of_some_classes_is_the_whole_one_seen_there(k):
-    rng = np.random.default_rng(0)
-    labels = np.repeat(np.arange(24), [1, 2, 3, 6] * 6)[rng.permutation(72)]
-    whole = Relation.from_labels(labels)
-    if k:
-        whole = whole.with_neighbors([rng.normal(size=(72, 3))], k, 10**6)
-    part, rows = whole.of_classes(0.5, np.random.RandomState(0))
-    assert whole.n_joined == 18
-    assert part.n_joined == 9
-    assert len(part.class_sizes) == 12  # half of those of one sample, and of the others
-    np.testing.assert_array_equal(part.order, whole.order[rows])
-    np.testing.assert_array_equal(part.class_sizes, np.bincount(part.codes))
-    assert set(labels[part.order]).isdisjoint(np.delete(labels, part.order))
-    inside = slice(0, part.n_samples)
-    seen, all_pairs = part.tile(inside, inside), whole.tile(slice(0, 72), slice(0, 72))
-    for name in ("same", "targets"):
-        i, j = getattr(seen, name)
-        pairs = set(zip(rows[i].tolist(), rows[j].tolist(), strict=True))
-        there = set(zip(*map(np.ndarray.tolist, getattr(all_pairs, name)), strict=True))
-        assert pairs == {(a, b) for a, b in there if a in rows}
-
-
-def test_other_draws_are_other_classes():
-    whole = Relation.from_labels(np.repeat(np.arange(40), 2))
-    draws = [whole.of_classes(0.2, np.random.RandomState(seed))[1].tolist() for seed in (0, 0, 1)]
-    assert draws[0] == draws[1] != draws[2]
-
-
 @pytest.mark.parametrize(
     ("labels", "message"),
     [

@@ -70,10 +70,6 @@ class Objective:
         """Rows that have something to say."""
         return len(self.loss.anchor_candidates(self.relation))
 
-    def on_relation(self, relation: Relation) -> "Objective":
-        """The same loss over the pairs of another relation."""
-        return Objective.over(self.loss.unbound, relation, self.executor, self.memory_budget, self.dtype)
-
     def sampled(self, n_anchors: int, rng: np.random.RandomState, without: IntArray | None = None) -> "Objective":
         """The same loss, estimated without bias from the pairs of `n_anchors` random rows with all others.
 

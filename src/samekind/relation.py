@@ -16,7 +16,7 @@ from samekind.kernels.distances import squared_distances
 from samekind.kernels.exponentials import without_runs
 from samekind.kernels.reductions import smallest
 from samekind.kernels.runs import NOWHERE, Places, Runs
-from samekind.kernels.types import Array, BoolArray, IntArray, places
+from samekind.kernels.types import Array, IntArray, places
 
 
 @dataclass(frozen=True)
@@ -113,31 +113,6 @@ class Relation:
         neighbors = self.neighbors[rows]  # type: ignore[index]
         i, at = np.nonzero((neighbors >= cols.start) & (neighbors < cols.stop))
         return i, neighbors[i, at] - cols.start
-
-    def of_classes(self, share: float, rng: np.random.RandomState) -> tuple["Relation", IntArray]:
-        """The relation among the samples of some classes, drawn at random, and their places.
-
-        They are the same share of the classes of one sample and of the others.
-        """
-        chosen = np.zeros(len(self.class_sizes), bool)
-        for classes in (np.flatnonzero(self.class_sizes > 1), np.flatnonzero(self.class_sizes == 1)):
-            chosen[rng.permutation(classes)[: int(np.ceil(share * len(classes)))]] = True
-        rows = np.flatnonzero(chosen[self.codes])
-        return self._among(chosen, rows), rows
-
-    def _among(self, chosen: BoolArray, rows: IntArray) -> "Relation":
-        """Of whole classes."""
-        neighbors = self.neighbors
-        if neighbors is not None:
-            place = np.cumsum(chosen[self.codes]) - 1
-            neighbors = np.where(neighbors[rows] < 0, -1, place[neighbors[rows]])
-        codes = (np.cumsum(chosen) - 1)[self.codes[rows]]
-        return Relation(self.order[rows], codes, self.class_sizes[chosen], neighbors)
-
-    @property
-    def n_joined(self) -> int:
-        """Classes of more than one sample."""
-        return int((self.class_sizes > 1).sum())
 
     def with_neighbors(self, panels: Iterable[Array], k: int, memory_budget: int) -> "Relation":
         """T(i), the k nearest samples of i's class, in the Euclidean distance over all `panels` (N, width) together.

@@ -15,7 +15,7 @@ from samekind.compute.tiles import Tile, TilePlan
 from samekind.kernels.laplacian import BlockForm, GramForm, InnerForm, ProductForm
 from samekind.kernels.types import places
 from samekind.relation import Relation
-from samekind.solvers.growth import standard_error
+from samekind.solvers.joint.schedule import standard_error
 from tests import cases, oracle
 
 A = cases.random_psd(6)

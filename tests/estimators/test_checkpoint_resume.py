@@ -17,14 +17,14 @@ from sklearn.exceptions import ConvergenceWarning
 
 import samekind
 from samekind import EnsembleMetric, JointMetric, SparseBlockMetric
-from samekind.solvers import joint
+from samekind.solvers.joint import monitor
 from samekind.solvers.selection import SelectionOptions
 from tests import cases
 from tests.stores import disk_store
 
 FAMILIES = [("left", 1)] * 16 + ["right"] * 16
 SMALL_SAMPLES = {
-    "samekind.solvers.growth.FIRST_ANCHORS": 40,
+    "samekind.solvers.joint.schedule.FIRST_ANCHORS": 40,
     "samekind.solvers.selection.block_solvers.SampleOptions": {"first": 60},
 }
 
@@ -220,13 +220,13 @@ def test_a_killed_fit_ends_as_if_nothing_had_happened(fit, name, killed, digits)
     done = len(all_events) - len(events)
     at_kill = [at for at, (step, _) in enumerate(all_events) if step == fit.step][fit.iteration - 1]
     again = at_kill - done
-    assert again == 0 if fit.step == "selection" else 0 <= again <= joint.KEEP_EVERY
+    assert again == 0 if fit.step == "selection" else 0 <= again <= monitor.KEEP_EVERY
     assert done > 0
     # And from a fit that came to its end there is hardly anything to do.
     ended, last_events = heard(fit.estimator(checkpoint=folder), *digits)
     assert_the_same(ended, whole)
     assert "selection" not in {step for step, _ in last_events}
-    assert len(last_events) <= joint.KEEP_EVERY
+    assert len(last_events) <= monitor.KEEP_EVERY
 
 
 # -- in one process ---------------------------------------------------------------------------------------------------

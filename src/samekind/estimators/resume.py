@@ -12,10 +12,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from samekind.checkpoint import Checkpoint, NoCheckpoint, Snapshot, Snapshots, fingerprint
 from samekind.estimators.data import TrainingData
 from samekind.estimators.progress import Listeners
 from samekind.model.basis import Basis
-from samekind.solvers.checkpoint import Checkpoint, NoCheckpoint, Snapshot, Snapshots, fingerprint
 from samekind.store import panels_of
 
 FREE = {

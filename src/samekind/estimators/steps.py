@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
+from samekind.checkpoint import NoCheckpoint, Snapshot, Snapshots
 from samekind.compute.executor import Executor
 from samekind.compute.memory import parse_bytes
 from samekind.compute.sources import FactoredDistances
@@ -39,10 +40,7 @@ from samekind.losses import Loss
 from samekind.model.basis import Basis
 from samekind.objective import Objective
 from samekind.relation import Relation
-from samekind.solvers.checkpoint import NoCheckpoint, Snapshot, Snapshots
-from samekind.solvers.joint import JointResult, solve_joint
-from samekind.solvers.jointproblem import JointProblem
-from samekind.solvers.jointstate import JointState
+from samekind.solvers.joint import JointOptions, JointProblem, JointResult, JointState, solve_joint
 from samekind.solvers.selection import SelectionOptions, SelectionResult, SelectionState, select_groups
 from samekind.store import FeatureStore, centred, panels_of
 
@@ -282,18 +280,15 @@ def joined(
     resume = None if snapshot is None else JointState.restored(snapshot.arrays, snapshot.facts)
     if resume is None and start is not None:
         resume = JointState(0, start)
-    result = solve_joint(
-        problem,
+    options = JointOptions(
         solver="convex" if identity else step.solver,
         n_components=None if identity or n_components is None else min(n_components, Y.shape[1]),
         tol=settings.tol,
         max_iter=settings.max_iter,
         anchors=anchors_from(step.anchors, len(Z)),
         seed=resources.seed,
-        observe=record.observer,
-        resume=resume,
-        keep=record.keep,
     )
+    result = solve_joint(problem, options, observe=record.observer, resume=resume, keep=record.keep)
     state = result.L @ result.L.T if result.solver == "convex" else result.L
     if identity:
         root = scale * _around_identity(result.L, directions, Z.shape[1])

@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from samekind.checkpoint import entries
 from samekind.files import whole_file, write_whole
 from samekind.lfw.stages import Stage
 from samekind.model.metric import Metric
-from samekind.solvers.checkpoint import entries
 
 MADE_WITH = "made-with.json"
 PER_FAMILY = "descriptors."  # entries that are compared for the families that both have

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from samekind.compute.sources import FactoredDistances, PresentDistances
-from samekind.solvers.joint import solve_joint
-from samekind.solvers.jointproblem import JointProblem
-from samekind.solvers.projected import minimise
+from samekind.solvers.joint.problem import JointProblem
+from samekind.solvers.optimise.projected import minimise
 from samekind.solvers.selection import SelectionOptions, select_groups
 from samekind.solvers.selection.blocks import BlockMetric, BlockProblem
 from samekind.solvers.selection.scoring import Scoring
 from samekind.store import ArrayStore, FeatureGroups
 from samekind.store import base as store_base
 from tests import cases, oracle
+from tests.cases import solve_joint
 
 RIDGE = 0.1
 GROUPS = {"a": [5, 0], "b": [3], "c": [1, 2, 4]}  # unequal sizes, in no order

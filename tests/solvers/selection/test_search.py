@@ -8,7 +8,7 @@ import pytest
 
 from samekind.compute.sources import PresentDistances
 from samekind.kernels.spectral import leading_factor
-from samekind.solvers.projected import minimise
+from samekind.solvers.optimise.projected import minimise
 from samekind.solvers.selection.blocks import BlockMetric, BlockProblem
 from samekind.solvers.selection.scoring import Scoring
 from samekind.solvers.selection.search import ExactSearch, LazyOptions, LazySearch

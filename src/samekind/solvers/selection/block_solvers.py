@@ -13,8 +13,8 @@ import numpy as np
 
 from samekind.compute.sources import PresentDistances
 from samekind.objective import Weights
-from samekind.solvers import projected
-from samekind.solvers.projected import Point
+from samekind.solvers.optimise import projected
+from samekind.solvers.optimise.projected import Point
 from samekind.solvers.selection.blocks import BlockProblem
 
 

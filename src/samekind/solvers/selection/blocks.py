@@ -10,9 +10,9 @@ from samekind.kernels.laplacian import GramForm, InnerForm
 from samekind.kernels.spectral import RANK_SHARE, Matrix, estimated_gap, leading_factor, project_psd, spreads_along
 from samekind.kernels.types import Array
 from samekind.objective import Objective, Weights
-from samekind.solvers import projected
-from samekind.solvers.preconditioner import CURVATURE, Preconditioner
-from samekind.solvers.projected import Point
+from samekind.solvers.optimise import projected
+from samekind.solvers.optimise.preconditioner import CURVATURE, Preconditioner
+from samekind.solvers.optimise.projected import Point
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from samekind.compute.sources import PresentDistances
 from samekind.kernels.spectral import Norm, leading_factor
+from samekind.kernels.statistics import standard_error
 from samekind.objective import KEPT_SHARE, Objective, Weights
 from samekind.solvers.events import Event, Observer, unobserved
-from samekind.solvers.growth import standard_error
-from samekind.solvers.preconditioner import Preconditioner
+from samekind.solvers.optimise.preconditioner import Preconditioner
 from samekind.solvers.selection.block_solvers import BlockSolver, ExactBlocks, SampledBlocks, SampleOptions
 from samekind.solvers.selection.blocks import BlockMetric, BlockProblem
 from samekind.solvers.selection.scoring import Scoring

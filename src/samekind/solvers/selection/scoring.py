@@ -13,7 +13,7 @@ from samekind.kernels.sketch import SketchedLaplacian
 from samekind.kernels.spectral import Matrix, Norm, block_scores
 from samekind.kernels.types import IntArray
 from samekind.objective import Objective, Weights
-from samekind.solvers.projected import Point
+from samekind.solvers.optimise.projected import Point
 from samekind.solvers.selection.blocks import BlockMetric
 from samekind.store.base import FeatureStore, panels_of
 from samekind.store.scan import Sources

@@ -19,7 +19,7 @@ from samekind.kernels.laplacian import WeightTile
 from samekind.kernels.sketch import ClassLayout, Range, SketchedLaplacian
 from samekind.kernels.types import IntArray
 from samekind.objective import Weights
-from samekind.solvers.projected import Point
+from samekind.solvers.optimise.projected import Point
 from samekind.solvers.selection.blocks import BlockMetric
 from samekind.solvers.selection.scoring import Scoring
 
@@ -74,9 +74,9 @@ class LazyOptions:
     """How much `LazySearch` does in a round."""
 
     rank: int = 32  # of the sketch
-    n_leaders: int = 200  # groups sketched again, the best by their last known scores
-    n_random: int = 100  # and so many of the others
-    n_exact: int = 6  # groups scored exactly, the best of those sketched
+    n_leaders: int = 100  # groups sketched again, the best by their last known scores
+    n_random: int = 50  # and so many of the others
+    n_exact: int = 4  # groups scored exactly, the best of those sketched
 
 
 class LazySearch:

@@ -7,13 +7,19 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_wine
 
 from samekind.kernels.spectral import project_weighted_trace_ball
-from samekind.solvers.joint import solve_joint
-from samekind.solvers.jointproblem import JointProblem
-from samekind.solvers.preconditioner import BETWEEN, CURVATURE, Preconditioned, Preconditioner, principal_deviations
-from samekind.solvers.projected import minimise
+from samekind.solvers.joint.problem import JointProblem
+from samekind.solvers.optimise.preconditioner import (
+    BETWEEN,
+    CURVATURE,
+    Preconditioned,
+    Preconditioner,
+    principal_deviations,
+)
+from samekind.solvers.optimise.projected import minimise
 from samekind.solvers.selection import SelectionOptions, select_groups
 from samekind.store import ArrayStore, FeatureGroups
 from tests import cases, oracle
+from tests.cases import solve_joint
 
 TOL = 1e-3
 ALONE = np.ones(120, dtype=int)  # classes of one sample: all that there is lies between them

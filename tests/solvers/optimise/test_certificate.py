@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from samekind.solvers.certificate import certify
-from samekind.solvers.jointproblem import JointProblem
-from samekind.solvers.projected import minimise
+from samekind.solvers.joint.problem import JointProblem
+from samekind.solvers.optimise.certificate import certify
+from samekind.solvers.optimise.projected import minimise
 from tests import cases
 
 WIDTH = 4

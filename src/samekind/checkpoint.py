@@ -23,7 +23,7 @@ from samekind.files import write_whole
 SUFFIX = ".snapshot"  # not of a model: no one is to take the one for the other
 
 _FORMAT = "samekind.checkpoint"
-_FORMAT_VERSION = 1
+_FORMAT_VERSION = 2
 _NOTES, _CHECKSUM = "samekind", "blake2b"
 _LEFTOVERS = ".samekind-*.tmp"  # of `whole_file`, when it is killed
 _SURELY_LEFT = 3600.0  # seconds without a write, after which no one is writing such a file any more
@@ -164,6 +164,11 @@ def _checked_notes(path: Path, metadata: Mapping[str, str]) -> dict[str, Any]:
         )
     if found != _FORMAT or metadata.get(_CHECKSUM) != _text_hash(text):
         raise _damaged(path)
+    if version != _FORMAT_VERSION:
+        raise CheckpointError(
+            f"{path}: the snapshot has format version {version}, of an earlier samekind, but this one goes on from "
+            f"version {_FORMAT_VERSION} only. Finish the fit with that samekind, or give another folder to begin anew."
+        )
     return notes
 
 

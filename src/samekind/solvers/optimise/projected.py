@@ -64,7 +64,7 @@ class Solution:
 
 
 @dataclass(frozen=True)
-class State:
+class ProjectedState:
     """Where a run stands; its arrays are never written to."""
 
     x: Point
@@ -98,7 +98,7 @@ class State:
         }
 
     @classmethod
-    def restored(cls, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> "State":
+    def restored(cls, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> "ProjectedState":
         """From `arrays()` and `facts()`."""
         return cls(
             np.array(arrays["x"]),
@@ -124,7 +124,7 @@ class Progress:
     value: float
     gap: float
     iteration: int
-    state: State
+    state: ProjectedState
 
 
 def minimise(
@@ -134,7 +134,7 @@ def minimise(
     tol: float,
     max_iter: int,
     observe: Callable[[Progress], bool | None] = lambda progress: None,
-    resume: State | None = None,
+    resume: ProjectedState | None = None,
     curvature: float | None = None,
 ) -> Solution:
     """Until the gap is at most `tol * f` (converged), or f is at rest (not converged).
@@ -199,7 +199,7 @@ class _Model:
         return np.vstack([c * S, Y]), M
 
 
-def _begun(problem: ProjectedProblem, x0: Point, curvature: float | None) -> State:
+def _begun(problem: ProjectedProblem, x0: Point, curvature: float | None) -> ProjectedState:
     """The state before the first iteration."""
     x = np.asarray(problem.project(x0), order="C")
     value, g = problem.value_and_gradient(x)
@@ -208,7 +208,7 @@ def _begun(problem: ProjectedProblem, x0: Point, curvature: float | None) -> Sta
             "The objective is not finite: the features are too large for their precision. Scale them down."
         )
     lower = problem.lower_bound(x, value, g)
-    return State(
+    return ProjectedState(
         x,
         g,
         value,
@@ -223,7 +223,7 @@ def _begun(problem: ProjectedProblem, x0: Point, curvature: float | None) -> Sta
     )
 
 
-def _stepped(problem: ProjectedProblem, now: State, tol: float) -> tuple[State, bool]:
+def _stepped(problem: ProjectedProblem, now: ProjectedState, tol: float) -> tuple[ProjectedState, bool]:
     """The state after an iteration, and whether it moves x."""
     found = _searched(problem, now, _minimiser_of_model(problem, now) - now.x)
     if found is None:
@@ -234,7 +234,7 @@ def _stepped(problem: ProjectedProblem, now: State, tol: float) -> tuple[State, 
     recent = (*now.recent, value)[-(PATIENCE + 1) :]
     close = _is_close(problem, x, value, g, lower, tol)
     at_rest = len(recent) > PATIENCE and recent[0] - value <= problem.rounding * abs(value)
-    after = State(
+    after = ProjectedState(
         x,
         g,
         value,
@@ -256,7 +256,7 @@ def _is_close(problem: ProjectedProblem, x: Point, value: float, g: Point, lower
     return bool(gap <= max(tol, problem.rounding) * abs(value))
 
 
-def _without_a_step(problem: ProjectedProblem, now: State, tol: float) -> State:
+def _without_a_step(problem: ProjectedProblem, now: ProjectedState, tol: float) -> ProjectedState:
     """Steepest descent is left to try, unless it was it."""
     if len(now.steps):
         none = now.steps[:0]
@@ -265,7 +265,7 @@ def _without_a_step(problem: ProjectedProblem, now: State, tol: float) -> State:
     return replace(now, converged=close, at_rest=True)
 
 
-def _minimiser_of_model(problem: ProjectedProblem, now: State) -> Point:
+def _minimiser_of_model(problem: ProjectedProblem, now: ProjectedState) -> Point:
     """Where the model is at its least over the set, nearly."""
     model = _Model(now.curvature, now.steps, now.changes)
     shape, z, slope, step_length = now.x.shape, now.x.ravel(), now.gradient.ravel(), 1 / now.curvature
@@ -284,7 +284,7 @@ def _minimiser_of_model(problem: ProjectedProblem, now: State) -> Point:
     return z.reshape(shape)
 
 
-def _searched(problem: ProjectedProblem, now: State, step: Point) -> tuple[Point, float, Point, int] | None:
+def _searched(problem: ProjectedProblem, now: ProjectedState, step: Point) -> tuple[Point, float, Point, int] | None:
     """The first point along a step where f falls enough, f and its gradient there, and the points tried."""
     slope = float(np.vdot(now.gradient, step))
     if not slope < 0:
@@ -301,7 +301,7 @@ def _searched(problem: ProjectedProblem, now: State, step: Point) -> tuple[Point
     return None
 
 
-def _learned(now: State, step: Point, change: Point) -> tuple[float, Point, Point]:
+def _learned(now: ProjectedState, step: Point, change: Point) -> tuple[float, Point, Point]:
     """Curvature, steps and changes with one more, if it tells of the curvature."""
     bend = float(step @ change)
     if bend <= BENT * float(np.linalg.norm(step) * np.linalg.norm(change)):

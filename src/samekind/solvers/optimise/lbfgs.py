@@ -24,7 +24,7 @@ FIRST_REACH = 0.1  # the first step is at most this much of the length of x, if 
 
 
 @dataclass(frozen=True)
-class State:
+class LBFGSState:
     """Where a run stands between two iterations; its arrays are never written to."""
 
     x: Vector
@@ -58,7 +58,7 @@ class State:
         }
 
     @classmethod
-    def restored(cls, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> "State":
+    def restored(cls, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> "LBFGSState":
         """From `arrays()` and `facts()`."""
         return cls(
             np.array(arrays["x"]),
@@ -73,24 +73,24 @@ class State:
         )
 
 
-def started(function: Function, x0: Vector, scale: float | None = None) -> State:
+def started(function: Function, x0: Vector, scale: float | None = None) -> LBFGSState:
     """The state before the first iteration; `scale` may be that of an earlier run on a similar function."""
     x = np.array(x0, dtype=np.float64)
     value, gradient = function(x)
     if not (np.isfinite(value) and np.isfinite(gradient).all()):
         raise ValueError("The objective is not finite where the descent starts. Start closer to zero.")
-    return State(x, float(value), gradient, _first_scale(x, value, gradient) if scale is None else scale)
+    return LBFGSState(x, float(value), gradient, _first_scale(x, value, gradient) if scale is None else scale)
 
 
 def descend(
     function: Function,
-    state: State,
+    state: LBFGSState,
     *,
     ftol: float,
     max_iter: int,
     rounding: float = float(np.finfo(np.float64).eps),
-    observe: Callable[[State], bool | None] = lambda state: None,
-) -> State:
+    observe: Callable[[LBFGSState], bool | None] = lambda state: None,
+) -> LBFGSState:
     """Go on until a step lowers f by at most `ftol` of itself, no lower f is found, or the observer says True.
 
     `rounding` is the relative error to be expected in a value of f; `max_iter` counts from the first iteration of all.
@@ -113,7 +113,7 @@ class _Trial:
     slope: float
 
 
-def _iterated(function: Function, state: State, ftol: float, rounding: float) -> tuple[State, bool]:
+def _iterated(function: Function, state: LBFGSState, ftol: float, rounding: float) -> tuple[LBFGSState, bool]:
     """The state one step lower, and whether there is one; where the memory misleads, by steepest descent."""
     while True:
         found, tries = _search(function, state, rounding)
@@ -125,7 +125,7 @@ def _iterated(function: Function, state: State, ftol: float, rounding: float) ->
         state = replace(state, steps=(), changes=())
 
 
-def _moved(state: State, found: _Trial, ftol: float) -> State:
+def _moved(state: LBFGSState, found: _Trial, ftol: float) -> LBFGSState:
     step, change = found.x - state.x, found.gradient - state.gradient
     scale, steps, changes = state.scale, state.steps, state.changes
     if _dot(change, change) > 0 and _dot(step, change) > CURVED * _norm(step) * _norm(change):
@@ -144,7 +144,7 @@ def _moved(state: State, found: _Trial, ftol: float) -> State:
     )
 
 
-def _search(function: Function, state: State, rounding: float) -> tuple[_Trial | None, int]:
+def _search(function: Function, state: LBFGSState, rounding: float) -> tuple[_Trial | None, int]:
     """A lower point along the direction that the memory gives, None where there is none, and the points looked at."""
     direction = _direction(state)
     slope = _dot(state.gradient, direction)
@@ -201,7 +201,7 @@ def _first_scale(x: Vector, value: float, gradient: Vector) -> float:
     return float(min(halving, reach) if reach > 0 else halving)
 
 
-def _direction(state: State) -> Vector:
+def _direction(state: LBFGSState) -> Vector:
     """The two-loop recursion: minus the gradient times what the memory knows of the inverse Hessian."""
     direction = -state.gradient
     pairs = [(step, change, _dot(step, change)) for step, change in zip(state.steps, state.changes, strict=True)]

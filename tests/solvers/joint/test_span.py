@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from samekind.solvers import joint
-from samekind.solvers.joint import solve_joint
-from samekind.solvers.jointproblem import JointProblem
-from samekind.solvers.jointstate import JointState
-from samekind.solvers.span import has_span, in_span
+from samekind.solvers.joint import algorithm, monitor
+from samekind.solvers.joint.problem import JointProblem
+from samekind.solvers.joint.span import has_span, in_span
+from samekind.solvers.joint.state import JointState
 from tests import cases, oracle
+from tests.cases import solve_joint
 
 SIZES = (3, 4, 1, 4)
 WIDTH = 20
@@ -26,7 +26,7 @@ def problem_of(loss, centre=0.0, trace_bound=np.inf, sizes=SIZES, width=WIDTH):
 
 def in_all_features(monkeypatch, problem, **options):
     with monkeypatch.context() as patch:
-        patch.setattr(joint, "has_span", lambda problem: False)
+        patch.setattr(algorithm, "has_span", lambda problem: False)
         return solve_joint(problem, **options)
 
 
@@ -104,7 +104,7 @@ def test_columns_fall_in_length_with_their_largest_entry_positive(loss, solver):
 
 @pytest.mark.parametrize("centre", [0.0, 0.05])
 def test_from_any_state_it_ends_with_the_same_bits(loss, solver, centre, monkeypatch):
-    monkeypatch.setattr(joint, "KEEP_EVERY", 3)
+    monkeypatch.setattr(monitor, "KEEP_EVERY", 3)
     problem, states = problem_of(loss, centre), []
 
     def keep(state):

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 from samekind.kernels.spectral import leading_factor
-from samekind.solvers import jointproblem
-from samekind.solvers.joint import LARGEST_CONVEX, choose_solver, solve_joint
-from samekind.solvers.jointproblem import JointProblem
-from samekind.solvers.projected import minimise
+from samekind.solvers.joint import problem as joint_problem
+from samekind.solvers.joint.algorithm import LARGEST_CONVEX, choose_solver
+from samekind.solvers.joint.problem import JointProblem
+from samekind.solvers.optimise.projected import minimise
 from tests import cases, oracle
+from tests.cases import solve_joint
 
 SOLVERS = ["convex", "factored"]
 SIZES = (8, 1, 6, 7, 8)
@@ -108,8 +109,8 @@ def test_the_form_of_the_factored_gradient_goes_by_the_width(monkeypatch, rank, 
     case = cases.case("triplet")
     made = []
     for name in ("ProductForm", "GramForm"):
-        kind = getattr(jointproblem, name)
-        monkeypatch.setattr(jointproblem, name, lambda Z, name=name, kind=kind: made.append(name) or kind(Z))
+        kind = getattr(joint_problem, name)
+        monkeypatch.setattr(joint_problem, name, lambda Z, name=name, kind=kind: made.append(name) or kind(Z))
     JointProblem(case.objective, case.Z, ridge=0.3).factored_value_and_gradient(np.ones((6, rank)))
     assert made == [form]
 

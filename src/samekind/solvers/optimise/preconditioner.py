@@ -1,4 +1,4 @@
-"""Coordinates in which the scale of features does no harm: `A = W M W^T`, W from the scatter within classes.
+"""WithinClassWhitening in which the scale of features does no harm: `A = W M W^T`, W from the scatter within classes.
 
 Along a principal axis of variance s within classes, f curves in A by about `c (2 s)^2 + ridge`; W makes that 1. The
 positive semi-definite cone stays what it is under a congruence, and the trace bound becomes one on `<W^T W, M>`.
@@ -21,7 +21,7 @@ from samekind.kernels.spectral import (
     project_weighted_trace_ball,
 )
 from samekind.kernels.types import Array, IntArray
-from samekind.solvers.projected import ProjectedProblem
+from samekind.solvers.optimise.projected import ProjectedProblem
 
 CURVATURE = 0.1  # c: of either loss by a squared distance, where a pair is undecided
 BETWEEN = 0.3  # how much of the deviations of class means counts: undecided pairs are as near as those of a class

@@ -1,17 +1,16 @@
 """Where step 2 stands, in a form that can be written down and gone on from."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from samekind.kernels.spectral import Matrix
-from samekind.solvers import factored, projected
-from samekind.solvers.tilts import Looks
+from samekind.solvers.optimise import factored, projected
 
-Run: TypeAlias = projected.State | factored.State
+SolverState: TypeAlias = projected.ProjectedState | factored.FactoredState
 
 
 @dataclass(frozen=True)
@@ -22,18 +21,17 @@ class JointState:
     start: Matrix  # A or L
     earlier_iterations: int = 0
     earlier_evaluations: int = 0
-    run: Run | None = None
-    noise: NDArray[Any] | None = None  # what batches of other anchors said where f had last fallen for them too
+    run: SolverState | None = None
+    noise: NDArray[Any] | None = None  # f as batches of held-out anchors had it where it had last fallen for them too
     safe: Matrix | None = None  # that point, if it is not the start
     values: tuple[float, ...] = ()  # f after the last iterations of this stage
     hint: float | None = None  # curvature or scale where the stage before ended
-    looks: Looks = field(default_factory=Looks)  # at all rows, to set a sample right
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """What a file keeps as arrays."""
         arrays = {"start": self.start, "values": np.array(self.values)}
-        arrays |= {name: array for name in ("noise", "safe") if (array := getattr(self, name)) is not None}
-        arrays |= {f"looks {name}": array for name, array in self.looks.arrays().items()}
+        given = {"noise": self.noise, "safe": self.safe}
+        arrays |= {name: array for name, array in given.items() if array is not None}
         return arrays | ({} if self.run is None else {f"run {name}": a for name, a in self.run.arrays().items()})
 
     def facts(self) -> dict[str, Any]:
@@ -43,19 +41,15 @@ class JointState:
             "earlier_iterations": self.earlier_iterations,
             "earlier_evaluations": self.earlier_evaluations,
             "hint": self.hint,
-            "looks": self.looks.facts(),
             "run": None if self.run is None else self.run.facts(),
-            "solver": "factored" if isinstance(self.run, factored.State) else "convex",
+            "solver": "factored" if isinstance(self.run, factored.FactoredState) else "convex",
         }
 
     @classmethod
     def restored(cls, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> "JointState":
         """From `arrays()` and `facts()`."""
-        kind = factored.State if facts["solver"] == "factored" else projected.State
-        run, looks = (
-            {name.removeprefix(of): array for name, array in arrays.items() if name.startswith(of)}
-            for of in ("run ", "looks ")
-        )
+        kind = factored.FactoredState if facts["solver"] == "factored" else projected.ProjectedState
+        run = {name.removeprefix("run "): array for name, array in arrays.items() if name.startswith("run ")}
         return cls(
             int(facts["stage"]),
             arrays["start"],
@@ -66,5 +60,4 @@ class JointState:
             arrays.get("safe"),
             tuple(arrays["values"].tolist()),
             None if facts["hint"] is None else float(facts["hint"]),
-            Looks.restored(looks, facts["looks"]),
         )

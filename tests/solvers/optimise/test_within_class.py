@@ -1,4 +1,4 @@
-"""Coordinates in which classes are round, and the first factor: those of linear discriminant analysis."""
+"""WithinClassWhitening in which classes are round, and the first factor: those of linear discriminant analysis."""
 
 import numpy as np
 import pytest
@@ -6,8 +6,8 @@ import scipy.linalg
 from hypothesis import given
 from hypothesis import strategies as st
 
-from samekind.solvers import coordinates
-from samekind.solvers.coordinates import SHRINKAGE, Coordinates, scatters
+from samekind.solvers.optimise import within_class
+from samekind.solvers.optimise.within_class import SHRINKAGE, WithinClassWhitening, scatters
 from tests import oracle
 
 SIZES = (5, 1, 3, 8, 2, 4)
@@ -39,7 +39,7 @@ def literal_scatters(Z, sizes):
 def test_scatters_are_those_of_literal_loops(sizes, rows_at_once):
     Z, sizes = data(tuple(sizes))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(coordinates, "ROWS_AT_ONCE", rows_at_once)
+        patch.setattr(within_class, "ROWS_AT_ONCE", rows_at_once)
         made = scatters(Z, sizes, map)
     for mine, literal in zip(made, literal_scatters(Z, sizes), strict=True):
         np.testing.assert_allclose(mine, literal, atol=1e-12)
@@ -53,7 +53,7 @@ def test_single_precision_is_summed_in_double():
 
 def test_classes_are_round_but_for_the_shrinkage():
     Z, sizes = data()
-    made = Coordinates.of(Z, sizes, map)
+    made = WithinClassWhitening.of(Z, sizes, map)
     total, between = literal_scatters(Z, sizes)
     within = total - between
     shrunk = within + SHRINKAGE * np.trace(within) / WIDTH * np.eye(WIDTH)
@@ -64,7 +64,7 @@ def test_classes_are_round_but_for_the_shrinkage():
 
 def test_the_first_factor_has_the_discriminants():
     Z, sizes = data()
-    L = Coordinates.of(Z, sizes, map).first_factor(3)
+    L = WithinClassWhitening.of(Z, sizes, map).first_factor(3)
     total, between = literal_scatters(Z, sizes)
     within = total - between
     shrunk = within + SHRINKAGE * np.trace(within) / WIDTH * np.eye(WIDTH)
@@ -77,29 +77,29 @@ def test_the_first_factor_has_the_discriminants():
 
 def test_distances_under_the_first_factor_are_about_one():
     Z, sizes = data((6,) * 20)
-    L = Coordinates.of(Z, sizes, map).first_factor(WIDTH)
+    L = WithinClassWhitening.of(Z, sizes, map).first_factor(WIDTH)
     assert oracle.distances(Z, L @ L.T).mean() == pytest.approx(1, rel=0.1)  # the shrinkage is left out
 
 
 @pytest.mark.parametrize("rank", [1, 4, 9])
 def test_there_are_no_more_directions_than_class_means_have(rank):
     Z, sizes = data((4, 4, 4))
-    assert Coordinates.of(Z, sizes, map).first_factor(rank).shape == (WIDTH, min(rank, 2))
+    assert WithinClassWhitening.of(Z, sizes, map).first_factor(rank).shape == (WIDTH, min(rank, 2))
 
 
 def test_class_means_that_are_all_the_same_have_no_direction():
     Z = np.array([[1.0, 0], [-1, 0], [0, 1], [0, -1]])
-    assert Coordinates.of(Z, np.array([2, 2]), map).first_factor(2).shape == (2, 0)
+    assert WithinClassWhitening.of(Z, np.array([2, 2]), map).first_factor(2).shape == (2, 0)
 
 
 def test_samples_that_are_those_of_their_class_leave_features_as_they_are():
     """There is no scatter within classes to go by."""
     Z = np.repeat([[1.0, 2], [-1, -2]], 3, axis=0)
-    made = Coordinates.of(Z, np.array([3, 3]), map)
+    made = WithinClassWhitening.of(Z, np.array([3, 3]), map)
     np.testing.assert_allclose(made.W, np.eye(2), atol=1e-12)
 
 
 def test_variances_that_are_not_finite_are_named():
     Z = np.full((4, 2), 1e30, np.float32)
     with np.errstate(all="ignore"), pytest.raises(ValueError, match="not finite"):
-        Coordinates.of(Z, np.array([2, 2]), map)
+        WithinClassWhitening.of(Z, np.array([2, 2]), map)

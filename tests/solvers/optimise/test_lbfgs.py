@@ -10,8 +10,8 @@ import scipy.optimize
 from hypothesis import given
 from hypothesis import strategies as st
 
-from samekind.solvers import lbfgs
-from samekind.solvers.lbfgs import MAX_TRIES, MEMORY, descend, started
+from samekind.solvers.optimise import lbfgs
+from samekind.solvers.optimise.lbfgs import MAX_TRIES, MEMORY, descend, started
 from tests.solvers import saved
 
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import load, save
 
-from samekind.solvers.checkpoint import Checkpoint, CheckpointError, NoCheckpoint, Snapshot, fingerprint
+from samekind.checkpoint import Checkpoint, CheckpointError, NoCheckpoint, Snapshot, fingerprint
 
 IDENTITY = {"data": "a1b2", "settings": {"tol": 1e-3, "max_groups": 4}}
 DTYPES = [np.float64, np.float32, np.float16, np.int64, np.int32, np.uint32, np.uint8, np.bool_]
@@ -294,7 +294,7 @@ class TestFingerprint:
     def test_of_a_large_array_is_made_in_parts(self, monkeypatch):
         array = np.arange(1000.0).reshape(100, 10)[:, ::2]
         whole = fingerprint(array)
-        monkeypatch.setattr("samekind.solvers.checkpoint._BLOCK", 100)
+        monkeypatch.setattr("samekind.checkpoint._BLOCK", 100)
         assert fingerprint(array) == whole
 
     def test_objects_have_none(self):

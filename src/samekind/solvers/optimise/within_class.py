@@ -1,4 +1,4 @@
-"""Coordinates in which classes are round: descent over L starts well in them, and converges in fewer iterations.
+"""Within-class whitening: coordinates in which descent over L starts well and converges in fewer iterations.
 
 `L = W M` with `W = P (S + shrinkage I)^-1/2`, S being the scatter within classes of `Z P`, P a preconditioner's.
 The leading directions between class means, in these coordinates, are those of linear discriminant analysis.
@@ -12,7 +12,7 @@ import numpy as np
 
 from samekind.kernels.spectral import Matrix, eigh
 from samekind.kernels.types import Array, IntArray
-from samekind.solvers.preconditioner import Preconditioner
+from samekind.solvers.optimise.preconditioner import Preconditioner
 
 SHRINKAGE = 0.1  # times the mean variance within classes
 ROWS_AT_ONCE = 4_096  # at least, unless a class ends them: a product of D x D for each
@@ -22,7 +22,7 @@ Map = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
 
 
 @dataclass(frozen=True, eq=False)
-class Coordinates:
+class WithinClassWhitening:
     """`W`, its inverse, and the scatter of class means as W sees it."""
 
     W: Matrix
@@ -32,7 +32,7 @@ class Coordinates:
     @classmethod
     def of(
         cls, Z: Array, class_sizes: IntArray, map_: Map, preconditioner: Preconditioner | None = None
-    ) -> "Coordinates":
+    ) -> "WithinClassWhitening":
         """From samples in class order, centred; of the coordinates of a preconditioner, if there is one."""
         total, between = scatters(Z, class_sizes, map_)
         if preconditioner is not None:

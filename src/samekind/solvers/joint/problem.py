@@ -9,7 +9,7 @@ from samekind.kernels.laplacian import GramForm, ProductForm
 from samekind.kernels.spectral import Matrix, eigh, estimated_gap, project_trace_ball
 from samekind.kernels.types import Array
 from samekind.objective import Objective
-from samekind.solvers import projected
+from samekind.solvers.optimise import projected
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,6 @@ class JointProblem:
         """The same problem over all rows, its loss estimated from random anchors; `without` those of another sample."""
         known = None if without is None else without.objective.anchors
         return replace(self, objective=self.objective.sampled(n_anchors, rng, known))
-
-    def among_classes(self, share: float, rng: np.random.RandomState) -> "JointProblem":
-        """The same problem on the samples of some classes alone."""
-        relation, rows = self.objective.relation.of_classes(share, rng)
-        return replace(self, objective=self.objective.on_relation(relation), Z=self.Z[rows])
 
     def batch_values(self, A: Matrix) -> Array:
         """f as each batch of a sample's anchors estimates it."""

@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from samekind.kernels.spectral import Matrix, estimated_gap, principal_axes
-from samekind.solvers import lbfgs
-from samekind.solvers.certificate import Certificate, ConvexMetricProblem, certify
-from samekind.solvers.coordinates import Coordinates
-from samekind.solvers.preconditioner import Preconditioner
+from samekind.solvers.optimise import lbfgs
+from samekind.solvers.optimise.certificate import Certificate, ConvexMetricProblem, certify
+from samekind.solvers.optimise.preconditioner import Preconditioner
+from samekind.solvers.optimise.within_class import WithinClassWhitening
 
 Leg: TypeAlias = Literal["free", "sphere", "inside"]
 
@@ -46,12 +46,12 @@ class FactoredSolution:
 
 
 @dataclass(frozen=True)
-class State:
+class FactoredState:
     """Where a run stands: the leg, its L-BFGS, and what went before it."""
 
     leg: Leg
     shape: tuple[int, ...]  # of L
-    run: lbfgs.State
+    run: lbfgs.LBFGSState
     tightenings: int = 0
     earlier_iterations: int = 0  # in legs before this one, as the evaluations
     earlier_evaluations: int = 0
@@ -80,12 +80,12 @@ class State:
         }
 
     @classmethod
-    def restored(cls, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> "State":
+    def restored(cls, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> "FactoredState":
         """From `arrays()` and `facts()`."""
         return cls(
             facts["leg"],
             (int(facts["n_features"]), int(facts["rank"])),
-            lbfgs.State.restored(arrays, facts),
+            lbfgs.LBFGSState.restored(arrays, facts),
             int(facts["tightenings"]),
             int(facts["earlier_iterations"]),
             int(facts["earlier_evaluations"]),
@@ -99,7 +99,7 @@ class Progress:
     L: Matrix
     value: float
     iteration: int
-    state: State
+    state: FactoredState
 
 
 def minimise_factored(
@@ -110,10 +110,10 @@ def minimise_factored(
     tol: float,
     max_iter: int,
     observe: Callable[[Progress], bool | None] = lambda progress: None,
-    resume: State | None = None,
+    resume: FactoredState | None = None,
     certified: bool = True,
     scale: float | None = None,
-    coordinates: Coordinates | None = None,
+    coordinates: WithinClassWhitening | None = None,
     preconditioner: Preconditioner | None = None,
 ) -> FactoredSolution:
     """From L0, up the staircase to `max_rank` columns or to a relative gap of `tol`.
@@ -171,7 +171,7 @@ class _Descent:
         tol: float,
         max_iter: int,
         observe: Callable[[Progress], bool | None],
-        coordinates: Coordinates | None,
+        coordinates: WithinClassWhitening | None,
     ):
         self.problem = problem
         self.coordinates = coordinates
@@ -180,21 +180,21 @@ class _Descent:
         self.observe = observe
         self.stopped = False
 
-    def over(self, now: State) -> bool:
+    def over(self, now: FactoredState) -> bool:
         return self.stopped or now.n_iter >= self.max_iter
 
-    def factor(self, now: State) -> Matrix:
+    def factor(self, now: FactoredState) -> Matrix:
         return self._surface(now.leg, now.shape).factor(now.run.x)
 
-    def started(self, leg: Leg, L: Matrix, scale: float | None = None) -> State:
+    def started(self, leg: Leg, L: Matrix, scale: float | None = None) -> FactoredState:
         run = lbfgs.started(self._function(leg, L.shape), self._surface(leg, L.shape).vector(L), scale)
-        return State(leg, L.shape, run)
+        return FactoredState(leg, L.shape, run)
 
-    def restarted(self, before: State, L: Matrix) -> State:
+    def restarted(self, before: FactoredState, L: Matrix) -> FactoredState:
         """With another factor, on the sphere if the last one ended there."""
         return self._followed(before, "sphere" if before.leg == "sphere" else "free", L)
 
-    def to_stationary(self, now: State) -> State:
+    def to_stationary(self, now: FactoredState) -> FactoredState:
         """To the last state of the legs that a rank needs: L is stationary, inside of the trace bound or on it."""
         now = self._to_end_of_leg(now)
         if self._has_left(now) and not self.over(now):
@@ -205,11 +205,11 @@ class _Descent:
                 now = self._to_end_of_leg(self._followed(now, "inside", self.factor(now)))
         return now
 
-    def _to_end_of_leg(self, now: State) -> State:
+    def _to_end_of_leg(self, now: FactoredState) -> FactoredState:
         if self._has_left(now):
             return now
 
-        def listen(run: lbfgs.State) -> bool:
+        def listen(run: lbfgs.LBFGSState) -> bool:
             there = replace(now, run=run)
             self.stopped = bool(self.observe(Progress(self.factor(there), run.value, there.n_iter, there)))
             return self.stopped or self._has_left(there)
@@ -224,7 +224,7 @@ class _Descent:
         )
         return replace(now, run=run)
 
-    def _followed(self, before: State, leg: Leg, L: Matrix) -> State:
+    def _followed(self, before: FactoredState, leg: Leg, L: Matrix) -> FactoredState:
         """The start of a leg after another."""
         return replace(
             self.started(leg, L, before.run.scale),
@@ -233,11 +233,11 @@ class _Descent:
             earlier_evaluations=before.n_evaluations,
         )
 
-    def _has_left(self, now: State) -> bool:
+    def _has_left(self, now: FactoredState) -> bool:
         """Whether a free leg is over because the trace exceeds its bound."""
         return now.leg == "free" and _trace(self.factor(now)) > self.problem.trace_bound
 
-    def _falls_inwards(self, now: State) -> bool:
+    def _falls_inwards(self, now: FactoredState) -> bool:
         L = self.factor(now)
         _, gradient = self.problem.factored_value_and_gradient(L)
         return float(np.vdot(gradient, L)) > 0
@@ -260,7 +260,7 @@ class _Descent:
 class _Free:
     """L itself, in coordinates of its own where there are some."""
 
-    def __init__(self, shape: tuple[int, ...], coordinates: Coordinates | None):
+    def __init__(self, shape: tuple[int, ...], coordinates: WithinClassWhitening | None):
         self.shape = shape
         self.coordinates = coordinates
 
@@ -278,7 +278,7 @@ class _Free:
 class _Sphere(_Free):
     """`L = radius * V / ||V||`."""
 
-    def __init__(self, shape: tuple[int, ...], coordinates: Coordinates | None, radius: float):
+    def __init__(self, shape: tuple[int, ...], coordinates: WithinClassWhitening | None, radius: float):
         super().__init__(shape, coordinates)
         self.radius = radius
 

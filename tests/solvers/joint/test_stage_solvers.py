@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from samekind.solvers.coordinates import Coordinates
-from samekind.solvers.jointproblem import JointProblem
-from samekind.solvers.preconditioner import Preconditioner
-from samekind.solvers.ways import Factored
+from samekind.solvers.joint.problem import JointProblem
+from samekind.solvers.joint.stage_solvers import FactoredSolver
+from samekind.solvers.optimise.preconditioner import Preconditioner
+from samekind.solvers.optimise.within_class import WithinClassWhitening
 from tests import cases
 
 WIDTH = 6
@@ -16,8 +16,10 @@ def started(loss, n_components, trace_bound=np.inf, sizes=(4,) * 10):
     case = cases.case(loss, sizes, WIDTH, block=40)
     problem = JointProblem(case.objective, case.Z, 0.01, trace_bound)
     sizes = case.objective.relation.class_sizes
-    way = Factored(n_components, 1e-3, Coordinates.of(case.Z, sizes, map), Preconditioner.of(case.Z, sizes, 0.01))
-    return problem, way.first(problem, seed=0)
+    stage_solver = FactoredSolver(
+        n_components, 1e-3, WithinClassWhitening.of(case.Z, sizes, map), Preconditioner.of(case.Z, sizes, 0.01)
+    )
+    return problem, stage_solver.first(problem, seed=0)
 
 
 @pytest.mark.parametrize("n_components", [1, 3, WIDTH])

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.linalg
 
 from samekind.kernels.spectral import Matrix, with_fixed_signs
-from samekind.solvers.jointproblem import JointProblem
+from samekind.solvers.joint.problem import JointProblem
 
 
 def has_span(problem: JointProblem) -> bool:

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from samekind.kernels.spectral import project_trace_ball
-from samekind.solvers.jointproblem import JointProblem
-from samekind.solvers.projected import MOST_PROJECTIONS, minimise, strongly_convex_bound
+from samekind.solvers.joint.problem import JointProblem
+from samekind.solvers.optimise.projected import MOST_PROJECTIONS, minimise, strongly_convex_bound
 from tests import cases, oracle
 from tests.solvers import saved
 

@@ -5,14 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from samekind.solvers.certificate import certify
-from samekind.solvers.coordinates import Coordinates
-from samekind.solvers.joint import solve_joint
-from samekind.solvers.jointproblem import JointProblem
-from samekind.solvers.preconditioner import Preconditioner
-from samekind.solvers.tilts import Looks, Sight, TiltedProblem
-from samekind.solvers.ways import Convex, Factored
+from samekind.solvers.joint.problem import JointProblem
+from samekind.solvers.joint.stage_solvers import ConvexSolver, FactoredSolver
+from samekind.solvers.optimise.certificate import certify
+from samekind.solvers.optimise.preconditioner import Preconditioner
+from samekind.solvers.optimise.within_class import WithinClassWhitening
 from tests import cases, oracle
+from tests.cases import solve_joint
 
 SIZES = (8, 1, 6, 7, 8)
 WIDTH = 8
@@ -75,17 +74,6 @@ def test_batches_of_anchors_have_the_penalty_too(loss, centre):
     np.testing.assert_allclose(problem.factored_batch_values(L), without.factored_batch_values(L) + penalty, rtol=1e-10)
 
 
-def test_a_corrected_sample_agrees_with_all_rows_where_it_was_corrected(loss, centre):
-    whole = problem_of(loss, centre, sizes=(4,) * 20)
-    sample = whole.among_classes(0.5, np.random.RandomState(0))
-    A = cases.random_psd(WIDTH, scale=0.3)
-    looks = Looks().with_one(Sight(A, *whole.value_and_gradient(A), *sample.value_and_gradient(A)))
-    value, G = TiltedProblem.to(looks, sample).value_and_gradient(A)
-    expected, expected_G = whole.value_and_gradient(A)
-    assert value == pytest.approx(expected, rel=1e-12)
-    np.testing.assert_allclose(G, expected_G, atol=1e-12)
-
-
 @pytest.mark.parametrize("trace_bound", [np.inf, 1.5], ids=["free", "bounded"])
 def test_both_solvers_agree_and_the_gap_holds_for_any_metric(loss, centre, trace_bound):
     problem = problem_of(loss, centre, trace_bound=trace_bound)
@@ -110,7 +98,7 @@ def test_a_large_ridge_gives_the_centre(loss, solver):
 
 
 def test_the_convex_solver_starts_at_the_centre(loss):
-    way = Convex(None, 1e-3, preconditioner_of(problem_of(loss)))
+    way = ConvexSolver(None, 1e-3, preconditioner_of(problem_of(loss)))
     np.testing.assert_array_equal(way.first(problem_of(loss, 0.0), 0), np.zeros((WIDTH, WIDTH)))
     np.testing.assert_array_equal(way.first(problem_of(loss), 0), 0.7 * np.eye(WIDTH))
     assert np.trace(way.first(problem_of(loss, trace_bound=1.0), 0)) == pytest.approx(1.0)
@@ -120,8 +108,8 @@ def test_the_convex_solver_starts_at_the_centre(loss):
 @pytest.mark.parametrize("ridge", [1e-4, 1e4])
 def test_the_factored_solver_starts_where_f_is_lower(loss, n_components, ridge):
     problem = problem_of(loss, ridge=ridge)
-    coordinates = Coordinates.of(problem.Z, problem.objective.relation.class_sizes, map)
-    way = Factored(n_components, 1e-3, coordinates, preconditioner_of(problem))
+    coordinates = WithinClassWhitening.of(problem.Z, problem.objective.relation.class_sizes, map)
+    way = FactoredSolver(n_components, 1e-3, coordinates, preconditioner_of(problem))
     L, usual = way.first(problem, 0), way.first(replace(problem, centre=0.0), 0)
     _, axes = np.linalg.eigh(problem.Z.T @ problem.Z)
     leading = 0.7**0.5 * axes[:, ::-1][:, : WIDTH if n_components is None else n_components]

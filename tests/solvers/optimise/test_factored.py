@@ -5,10 +5,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from samekind.solvers.coordinates import Coordinates
-from samekind.solvers.factored import _Free, _Sphere, minimise_factored, within_trace
-from samekind.solvers.jointproblem import JointProblem
-from samekind.solvers.projected import minimise
+from samekind.solvers.joint.problem import JointProblem
+from samekind.solvers.optimise.factored import _Free, _Sphere, minimise_factored, within_trace
+from samekind.solvers.optimise.projected import minimise
+from samekind.solvers.optimise.within_class import WithinClassWhitening
 from tests import cases
 from tests.solvers import saved
 
@@ -72,7 +72,7 @@ def test_running_out_of_iterations_never_returns_worse_than_was_seen(loss, trace
 
 
 def coordinates_of(problem):
-    return Coordinates.of(problem.Z, problem.objective.relation.class_sizes, map)
+    return WithinClassWhitening.of(problem.Z, problem.objective.relation.class_sizes, map)
 
 
 @pytest.mark.parametrize("round_classes", [False, True])
@@ -139,7 +139,7 @@ def test_without_a_certificate_it_asks_for_none(loss, monkeypatch):
     def forbidden(*args):
         raise AssertionError("certify was called")
 
-    monkeypatch.setattr("samekind.solvers.factored.certify", forbidden)
+    monkeypatch.setattr("samekind.solvers.optimise.factored.certify", forbidden)
     minimise_factored(problem_of(loss), first_columns(2), max_rank=WIDTH, tol=1e-3, max_iter=500, certified=False)
 
 
@@ -197,7 +197,7 @@ def test_going_on_from_any_iteration_ends_with_the_same_floats(name):
 
 
 def test_going_on_while_the_tolerance_shrinks_ends_with_the_same_floats(loss, monkeypatch):
-    monkeypatch.setattr("samekind.solvers.factored._widened", lambda *args: None)
+    monkeypatch.setattr("samekind.solvers.optimise.factored._widened", lambda *args: None)
     options = {"max_rank": WIDTH, "tol": 1e-7, "max_iter": 2000}
     states = assert_resumable(problem_of(loss, 0.0, 1.0), first_columns(4), options)
     assert {state.tightenings for state in states} >= {0, 1}

@@ -1,46 +1,37 @@
 """The two ways to solve a stage of step 2: over A, by projected descent, or over L, by factored descent."""
 
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 import numpy as np
 
 from samekind.kernels.spectral import Matrix, eigh, principal_axes, rank_of, with_fixed_signs
 from samekind.kernels.types import Array
-from samekind.solvers import factored, projected
-from samekind.solvers.certificate import Certificate
-from samekind.solvers.coordinates import Coordinates, scatters
-from samekind.solvers.growth import SETTLED
-from samekind.solvers.jointproblem import JointProblem
-from samekind.solvers.jointstate import JointState
-from samekind.solvers.preconditioner import Preconditioned, Preconditioner
-from samekind.solvers.tilts import TiltedProblem
+from samekind.solvers.joint.problem import JointProblem
+from samekind.solvers.joint.schedule import SETTLED
+from samekind.solvers.joint.state import JointState
+from samekind.solvers.optimise import factored, projected
+from samekind.solvers.optimise.certificate import Certificate
+from samekind.solvers.optimise.preconditioner import Preconditioned, Preconditioner
+from samekind.solvers.optimise.within_class import WithinClassWhitening, scatters
 
 FIRST_RANK = 16  # where the staircase begins at the least
-MOST_FITTINGS = 30  # each way
+MOST_FITTINGS = 30  # in either direction
 FILLING = 0.01  # length of random first columns, relative to the others
 
-Solver: TypeAlias = Literal["convex", "factored"]
-Problem: TypeAlias = JointProblem | TiltedProblem
+SolverName: TypeAlias = Literal["convex", "factored"]
 
 
-class Watch(Protocol):
+class StageObserver(Protocol):
     """Who listens to a stage, and may end it by saying True."""
 
-    def hear_convex(self, now: projected.Progress) -> bool: ...
+    def on_convex(self, now: projected.Progress) -> bool: ...
 
-    def hear_factored(self, now: factored.Progress) -> bool: ...
-
-
-class Look(NamedTuple):
-    """f at A and its gradient there."""
-
-    value: float
-    gradient: Matrix
+    def on_factored(self, now: factored.Progress) -> bool: ...
 
 
 @dataclass(frozen=True)
-class Found:
+class StageResult:
     point: Matrix
     n_iter: int
     n_evaluations: int
@@ -48,16 +39,13 @@ class Found:
     certificate: Certificate | None
     hint: float | None  # curvature or scale, for the next stage
     bound: float = -np.inf  # what f is known not to go below
-    look: Look | None = None  # over all rows
-    complete: bool = False  # nothing is to follow
-    value: float = np.nan  # f of the stage, where it is known
 
 
-class Way(Protocol):
+class StageSolver(Protocol):
     """How a stage is solved."""
 
     @property
-    def name(self) -> Solver: ...
+    def name(self) -> SolverName: ...
 
     @property
     def n_components(self) -> int | None: ...
@@ -65,16 +53,11 @@ class Way(Protocol):
     @property
     def tol(self) -> float: ...
 
-    @property
-    def tilts(self) -> bool:
-        """Whether a tilted sample can stand for all rows."""
-        ...
-
     def first(self, stage: JointProblem, seed: int) -> Matrix: ...
 
     def descend(
-        self, stage: Problem, state: JointState, max_iter: int, observe: Watch, *, certified: bool
-    ) -> Found: ...
+        self, stage: JointProblem, state: JointState, max_iter: int, observe: StageObserver, *, certified: bool
+    ) -> StageResult: ...
 
     def batch_values(self, stage: JointProblem, point: Matrix) -> Array: ...
 
@@ -86,31 +69,32 @@ class Way(Protocol):
 
 
 @dataclass(frozen=True)
-class Convex:
+class ConvexSolver:
     n_components: int | None
     tol: float
     preconditioner: Preconditioner
-    name: Solver = "convex"
-    tilts: bool = True
+    name: SolverName = "convex"
 
     def first(self, stage: JointProblem, seed: int) -> Matrix:
         """The ridge's centre, as far as the trace bound allows: 0 in the paper."""
         return stage.project(stage.centre * np.eye(stage.n_features))
 
-    def descend(self, stage: Problem, state: JointState, max_iter: int, observe: Watch, *, certified: bool) -> Found:
-        """In the preconditioner's coordinates; all others see A."""
-        resume = state.run if isinstance(state.run, projected.State) else None
+    def descend(
+        self, stage: JointProblem, state: JointState, max_iter: int, observe: StageObserver, *, certified: bool
+    ) -> StageResult:
+        """In the preconditioner's coordinates; everyone else sees A."""
+        resume = state.run if isinstance(state.run, projected.ProjectedState) else None
         by = self.preconditioner
         solution = projected.minimise(
             Preconditioned(stage, by),
             by.matrix(state.start),
             tol=self.tol,
             max_iter=max_iter,
-            observe=lambda now: observe.hear_convex(replace(now, x=by.metric(now.x))),
+            observe=lambda now: observe.on_convex(replace(now, x=by.metric(now.x))),
             resume=resume,
             curvature=state.hint,
         )
-        return Found(
+        return StageResult(
             by.metric(solution.x),
             solution.n_iter,
             solution.n_evaluations,
@@ -118,7 +102,6 @@ class Convex:
             None,
             solution.curvature,
             solution.value - solution.gap,
-            value=solution.value,
         )
 
     def batch_values(self, stage: JointProblem, point: Matrix) -> Array:
@@ -135,13 +118,12 @@ class Convex:
 
 
 @dataclass(frozen=True)
-class Factored:
+class FactoredSolver:
     n_components: int | None
     tol: float
-    coordinates: Coordinates
+    coordinates: WithinClassWhitening
     preconditioner: Preconditioner
-    name: Solver = "factored"
-    tilts: bool = False  # over L it is no faster than more anchors
+    name: SolverName = "factored"
 
     def most(self, stage: JointProblem) -> int:
         """Columns that the factor may have."""
@@ -185,9 +167,10 @@ class Factored:
                 best, value = trial, tried
         return best
 
-    def descend(self, stage: Problem, state: JointState, max_iter: int, observe: Watch, *, certified: bool) -> Found:
+    def descend(
+        self, stage: JointProblem, state: JointState, max_iter: int, observe: StageObserver, *, certified: bool
+    ) -> StageResult:
         """Up the staircase where the rank is open; on a sample only as far as its noise allows."""
-        assert isinstance(stage, JointProblem)  # over L nothing is tilted
         certified = certified or self.n_components is None
         solution = factored.minimise_factored(
             stage,
@@ -195,14 +178,14 @@ class Factored:
             max_rank=self.most(stage),
             tol=self.tol if certified else self.tol * SETTLED / factored.STATIONARY,
             max_iter=max_iter,
-            observe=observe.hear_factored,
-            resume=state.run if isinstance(state.run, factored.State) else None,
+            observe=observe.on_factored,
+            resume=state.run if isinstance(state.run, factored.FactoredState) else None,
             certified=certified,
             scale=state.hint,
             coordinates=self.coordinates,
             preconditioner=self.preconditioner,
         )
-        return Found(
+        return StageResult(
             solution.L,
             solution.n_iter,
             solution.n_evaluations,

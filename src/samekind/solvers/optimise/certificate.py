@@ -6,7 +6,7 @@ from typing import Protocol
 import numpy as np
 
 from samekind.kernels.spectral import Matrix, eigh
-from samekind.solvers.projected import ProjectedProblem
+from samekind.solvers.optimise.projected import ProjectedProblem
 
 
 class ConvexMetricProblem(ProjectedProblem, Protocol):

@@ -1,0 +1,221 @@
+"""Algorithm 2: one joint metric on the intermediate features, convex or factored, on all rows or growing samples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from samekind.kernels.spectral import Matrix, with_fixed_signs
+from samekind.kernels.statistics import standard_error
+from samekind.solvers.events import Observer, unobserved
+from samekind.solvers.joint.monitor import Reporter, StageMonitor
+from samekind.solvers.joint.problem import JointProblem
+from samekind.solvers.joint.schedule import HELD_OUT_ANCHORS, sample_sizes
+from samekind.solvers.joint.span import has_span, in_span
+from samekind.solvers.joint.stage_solvers import ConvexSolver, FactoredSolver, SolverName, StageResult, StageSolver
+from samekind.solvers.joint.state import JointState
+from samekind.solvers.optimise.certificate import Certificate, certify
+from samekind.solvers.optimise.preconditioner import Preconditioner
+from samekind.solvers.optimise.within_class import WithinClassWhitening
+
+LARGEST_CONVEX = 600  # dimensions: beyond them an eigendecomposition per step is what a convex step costs, unless
+SAMPLES_PER_DIMENSION = 5  # there are so many samples that their pairs cost more
+CERTIFIED_ON = 1024  # anchors, where a certificate over all rows would be by far the dearest evaluation
+
+
+@dataclass(frozen=True)
+class JointOptions:
+    """Settings of Algorithm 2.
+
+    `anchors="grow"`: on samples of the rows first, on all of them in the end; a number: on samples of so many at most.
+    """
+
+    solver: Literal["convex", "factored", "auto"] = "auto"
+    n_components: int | None = None
+    tol: float = 1e-3
+    max_iter: int = 500
+    anchors: int | Literal["all", "grow"] = "all"
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class JointResult:
+    """`A = L L^T`; where `outside` is not 0, `A = L L^T + outside (I - span span^T)`."""
+
+    L: Matrix  # (D, r), columns by falling length
+    certificate: Certificate
+    objective: float  # f at L L^T as returned, after any truncation
+    objective_error: float  # its standard error; 0 where it is over all rows
+    n_anchors: int  # of the last stage
+    solver: str
+    n_iter: int
+    n_evaluations: int
+    converged: bool  # the gap was closed, before any cut to n_components; on samples, as far as their noise lets it;
+    # over L of bounded rank, where no gap closes, at a stationary point
+    stopped: bool  # by the observer
+    outside: float = 0.0  # what A is, times the identity, outside of the span: the ridge's centre
+    span: Matrix | None = None  # (D, p), orthonormal: of the samples, where it was solved in their span
+
+
+def solve_joint(
+    problem: JointProblem,
+    options: JointOptions,
+    *,
+    observe: Observer = unobserved,
+    resume: JointState | None = None,
+    keep: Callable[[JointState], None] = lambda state: None,
+) -> JointResult:
+    """Algorithm 2; `keep` is given what to `resume` from.
+
+    With more features than samples it is solved in the span of the samples, and states are in its coordinates.
+    """
+    whole, V = problem, None
+    if has_span(problem):
+        problem, V = in_span(problem)
+    stage_solver = _stage_solver(problem, options)
+    stages = _stages(problem, options)
+    state = JointState(0, stage_solver.first(stages[0], options.seed)) if resume is None else resume
+    fixed_rank = stage_solver.name == "factored" and options.n_components is not None
+    shift = _lost_outside(whole, V) if fixed_rank and V is not None else 0.0
+    reporter = Reporter(observe, keep, options.max_iter, stages, options.tol, shift)
+    while True:
+        keep(state)
+        stage, last = stages[state.stage], state.stage == len(stages) - 1
+        reached = _descended(problem, stages, stage_solver, reporter, state, options)
+        state = _after(state, reached, state.stage + (not last))
+        if last or reporter.stopped or state.earlier_iterations >= options.max_iter:
+            break
+    result = _finished(problem, stage, stage_solver, reached, state, options.seed)
+    result = replace(result, converged=result.converged and last, stopped=reporter.stopped)
+    return result if V is None else _out_of_span(result, V, whole, options.n_components)
+
+
+def choose_solver(n_features: int, n_components: int | None, n_samples: int) -> SolverName:
+    """Factored where the factor is narrow (its gradient is then the cheaper one) or the matrix is large."""
+    rank = n_features if n_components is None else n_components
+    large = n_features > LARGEST_CONVEX and n_samples < SAMPLES_PER_DIMENSION * n_features
+    return "factored" if 2 * rank < n_features or large else "convex"
+
+
+def _stage_solver(problem: JointProblem, options: JointOptions) -> StageSolver:
+    relation, name = problem.objective.relation, options.solver
+    if name == "auto":
+        name = choose_solver(problem.n_features, options.n_components, relation.n_samples)
+    preconditioner = Preconditioner.of(problem.Z, relation.class_sizes, problem.ridge)
+    if name == "convex":
+        return ConvexSolver(options.n_components, options.tol, preconditioner)
+    whitening = WithinClassWhitening.of(problem.Z, relation.class_sizes, problem.objective.executor.map, preconditioner)
+    return FactoredSolver(options.n_components, options.tol, whitening, preconditioner)
+
+
+def _stages(problem: JointProblem, options: JointOptions) -> list[JointProblem]:
+    if options.anchors == "all":
+        return [problem]
+    sizes = sample_sizes(problem.objective.n_candidates, None if options.anchors == "grow" else options.anchors)
+    return [
+        problem if size is None else problem.on_sample(size, np.random.RandomState([options.seed, at]))
+        for at, size in enumerate(sizes)
+    ]
+
+
+def _descended(
+    problem: JointProblem,
+    stages: list[JointProblem],
+    stage_solver: StageSolver,
+    reporter: Reporter,
+    state: JointState,
+    options: JointOptions,
+) -> StageResult:
+    """To where a stage has no more to give: on a sample that is its noise."""
+    stage, last = stages[state.stage], state.stage == len(stages) - 1
+    no_gap = stage_solver.name == "factored" and options.n_components is not None
+    settles = last and no_gap and len(stages) > 1
+    held_out = None
+    if stage.objective.is_sample and not settles:
+        rng = np.random.RandomState([options.seed, state.stage, 2])
+        held_out = problem.on_sample(min(stage.objective.n_anchors, HELD_OUT_ANCHORS), rng, without=stage)
+    monitor = StageMonitor(stage, stage_solver, reporter, state, settles=settles, held_out=held_out)
+    left = options.max_iter - state.earlier_iterations
+    reached = stage_solver.descend(stage, state, left, monitor, certified=len(stages) == 1 or (last and not settles))
+    point = reached.point if held_out is None else monitor.safe_end(reached.point)
+    return replace(reached, point=point, converged=reached.converged or monitor.settled)
+
+
+def _after(state: JointState, reached: StageResult, stage: int) -> JointState:
+    """The start of the next stage, or the end."""
+    return JointState(
+        stage,
+        reached.point,
+        state.earlier_iterations + reached.n_iter,
+        state.earlier_evaluations + reached.n_evaluations,
+        hint=reached.hint,
+    )
+
+
+def _finished(
+    problem: JointProblem,
+    stage: JointProblem,
+    stage_solver: StageSolver,
+    reached: StageResult,
+    state: JointState,
+    seed: int,
+) -> JointResult:
+    """f and certificate of the metric as returned, over all rows, or on anchors that were not learned from."""
+    L = stage_solver.factor(reached.point, stage_solver.n_components)
+    rng = np.random.RandomState([seed, state.stage, 1])
+    sampled = stage.objective.is_sample
+    seen = problem.on_sample(stage.objective.n_anchors, rng, without=stage) if sampled else problem
+    certificate, dear = reached.certificate, False
+    if certificate is None or L.shape != reached.point.shape:
+        many = stage.objective.n_candidates > 2 * CERTIFIED_ON
+        dear = certificate is None and not sampled and stage_solver.name == "factored" and many
+        judge = problem.on_sample(CERTIFIED_ON, rng) if dear else seen
+        bound = reached.bound if certificate is None else certificate.value - certificate.gap
+        known_bound = -np.inf if dear or sampled else bound  # that of these very rows
+        evaluation = judge.value_and_gradient_at(L)
+        certificate, _ = certify(judge, L @ L.T, L.shape[1], stage_solver.tol, known_bound, evaluation)
+    if sampled:
+        estimates = seen.factored_batch_values(L)
+    else:
+        estimates = np.array([stage_solver.value(stage, L) if dear else certificate.value])
+    converged = bool(reached.converged)
+    if stage_solver.n_components is None and not (sampled or dear) and np.isfinite(certificate.gap):
+        converged &= certificate.optimal
+    return JointResult(
+        L,
+        certificate,
+        float(np.mean(estimates)),
+        standard_error(estimates),
+        stage.objective.n_anchors,
+        stage_solver.name,
+        state.earlier_iterations,
+        state.earlier_evaluations,
+        converged=converged,
+        stopped=False,
+    )
+
+
+def _lost_outside(problem: JointProblem, V: Matrix) -> float:
+    """What a centred ridge costs outside of the span, where a metric of few components is 0."""
+    return problem.ridge / 2 * problem.centre**2 * float(V.shape[0] - V.shape[1])
+
+
+def _out_of_span(result: JointResult, V: Matrix, problem: JointProblem, n_components: int | None) -> JointResult:
+    """The result in the coordinates of Z; its gap is that to the best metric of any rank."""
+    certificate = result.certificate
+    lost = 0.0 if n_components is None else _lost_outside(problem, V)
+    if lost:
+        slope = min(certificate.smallest_eigenvalue, -problem.ridge * problem.centre)
+        value, gap = certificate.value + lost, certificate.gap + lost
+        certificate = replace(certificate, value=value, gap=gap, smallest_eigenvalue=slope)
+    return replace(
+        result,
+        L=with_fixed_signs(V @ result.L),
+        certificate=certificate,
+        objective=result.objective + lost,
+        outside=problem.centre if n_components is None else 0.0,
+        span=V,
+    )

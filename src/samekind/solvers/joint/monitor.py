@@ -1,0 +1,132 @@
+"""What follows an iteration of step 2: it is reported, its state is kept, and a stage ends within its noise."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from samekind.kernels.spectral import Matrix
+from samekind.kernels.statistics import standard_error
+from samekind.solvers.events import Event, Observer
+from samekind.solvers.joint.problem import JointProblem
+from samekind.solvers.joint.schedule import CHECK_EVERY, NEARLY, SETTLED, expected_gain, within_noise
+from samekind.solvers.joint.stage_solvers import StageSolver
+from samekind.solvers.joint.state import JointState, SolverState
+from samekind.solvers.optimise import factored, projected
+
+LATER_ITERATIONS = 4  # expected of a stage after the first
+KEEP_EVERY = 5  # iterations between two states to resume from
+
+
+@dataclass
+class Reporter:
+    """Turns a solver's progress into events, and remembers whether it was asked to stop."""
+
+    observe: Observer
+    keep: Callable[[JointState], None]
+    max_iter: int
+    stages: list[JointProblem]
+    tol: float
+    shift: float = 0.0  # what f has beyond that of the problem solved
+    stopped: bool = False
+
+    def report(
+        self, problem: JointProblem, state: JointState, iteration: int, objective: float, rank: int, **details: Any
+    ) -> bool:
+        iteration += state.earlier_iterations
+        left = self._left(problem, state, iteration)
+        details = {"n_anchors": problem.objective.n_anchors} | details
+        event = Event("joint", iteration, self.max_iter, objective + self.shift, rank, details, left=left)
+        self.stopped = bool(self.observe(event))
+        return self.stopped
+
+    def _left(self, problem: JointProblem, state: JointState, iteration: int) -> float | None:
+        """Iterations to come, in units of one of this stage: as the gains shrink now, and as dear as their pairs."""
+        gains = -np.diff(state.values)
+        if len(gains) < 2 or not (gains > 0).all():
+            return None
+        shrink = float(min(0.95, (gains[-1] / gains[0]) ** (1 / (len(gains) - 1))))
+        goal = SETTLED * self.tol * abs(state.values[-1])
+        here = max(0.0, float(np.log(goal / gains[-1]) / np.log(shrink))) if gains[-1] > goal else 0.0
+        later = LATER_ITERATIONS * sum(map(_cost, self.stages[state.stage + 1 :])) / _cost(problem)
+        return min(here + later, float(self.max_iter - iteration))
+
+
+class StageMonitor:
+    """Observes a stage's solver, and ends it when gains are within the noise of the sample, or have become little."""
+
+    def __init__(
+        self,
+        stage: JointProblem,
+        stage_solver: StageSolver,
+        reporter: Reporter,
+        state: JointState,
+        *,
+        settles: bool,
+        held_out: JointProblem | None,
+    ):
+        self.stage = stage
+        self.stage_solver = stage_solver
+        self.reporter = reporter
+        self.state = state
+        self.settles = settles  # little gains end it: no gap says how near the optimum is
+        self.held_out = held_out  # what is not gained on these anchors is noise
+        if held_out is not None and state.noise is None:
+            self.state = replace(state, noise=stage_solver.batch_values(held_out, state.start))
+        self.settled = False
+        self._leg = state.run.leg if isinstance(state.run, factored.FactoredState) else "free"
+
+    def on_convex(self, now: projected.Progress) -> bool:
+        return self._update(now.x, now.value, now.iteration, now.state, {"gap": now.gap})
+
+    def on_factored(self, now: factored.Progress) -> bool:
+        L = now.L if self.held_out is None else factored.within_trace(now.L, self.held_out.trace_bound)
+        return self._update(L, now.value, now.iteration, now.state, {})
+
+    def safe_end(self, point: Matrix) -> Matrix:
+        """Where the solver ended, or the last point before it that was a gain."""
+        if self.settled or not self._is_gain(point):
+            return self.state.start if self.state.safe is None else self.state.safe
+        return point
+
+    def _update(self, point: Matrix, value: float, iteration: int, run: SolverState, details: dict[str, Any]) -> bool:
+        if isinstance(run, factored.FactoredState) and self._leg != run.leg:  # another leg starts elsewhere
+            self._leg = run.leg
+            self.state = replace(self.state, values=())
+        values = (*self.state.values, value)[-8:]
+        ends = self.settles and self._little_is_gained(values)
+        if self.held_out is not None and iteration % CHECK_EVERY == 0:
+            ends |= not self._is_gain(point)
+            assert self.state.noise is not None
+            details = details | {"estimated_error": standard_error(self.state.noise)}
+        self.settled |= ends
+        self.state = replace(self.state, run=run, values=values)
+        rank = self.stage_solver.rank(point)
+        stop = self.reporter.report(self.stage, self.state, iteration, value, rank, **details)
+        if iteration % KEEP_EVERY == 0 and not ends:
+            self.reporter.keep(self.state)
+        return ends or stop
+
+    def _is_gain(self, point: Matrix) -> bool:
+        """Whether held-out anchors see f fall too, as far as their noise lets them; if so it is safe to end there."""
+        assert self.held_out is not None
+        assert self.state.noise is not None
+        estimates = self.stage_solver.batch_values(self.held_out, point)
+        if within_noise(self.state.noise - estimates):
+            return False
+        self.state = replace(self.state, noise=estimates, safe=point)
+        return True
+
+    def _little_is_gained(self, values: tuple[float, ...]) -> bool:
+        """In the last iteration, or in all that are to be expected."""
+        tol, level = self.reporter.tol, abs(values[-1])
+        if expected_gain(values) <= NEARLY * tol * level:
+            return True
+        return len(values) > 1 and values[-2] - values[-1] <= max(0.0, SETTLED * tol * level)
+
+
+def _cost(problem: JointProblem) -> float:
+    """Pairs that are visited; over all rows, each once."""
+    pairs = problem.objective.n_anchors * problem.objective.relation.n_samples
+    return pairs / (1 if problem.objective.is_sample else 2)

@@ -1,0 +1,49 @@
+"""Growing samples for step 2: few anchors first, more when gains are within their noise, all rows in the end.
+
+The loss is a mean over anchors, so that a random sample of them gives an unbiased gradient (dynamic sample sizes: Byrd,
+Chin, Nocedal and Wu, 2012).
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from samekind.kernels.statistics import standard_error
+
+FIRST_ANCHORS = 1024
+GROWTH = 4
+CHECK_EVERY = 3  # iterations between two estimates of the noise
+HELD_OUT_ANCHORS = 1024  # at most, that tell gains from noise
+NEARLY = 0.5  # share of `tol`: on all rows, what is left to gain, going by what the last iterations gained
+SETTLED = 0.05  # share of `tol`: samples came first, and on all rows an iteration gains less than this of f
+WITHIN = 2.0  # standard errors: a gain of less than these is within the noise
+
+
+def sample_sizes(n_candidates: int, most: int | None = None) -> list[int | None]:
+    """Anchors of each stage; None stands for all rows, whose pairs are visited once: as dear as a sample of half.
+
+    `most`: end with a sample of so many anchors, unless all rows are no dearer.
+    """
+    last = None if most is None or 2 * most >= n_candidates else most
+    end = n_candidates / 2 if last is None else last
+    sizes: list[int | None] = []
+    size = FIRST_ANCHORS
+    while 2 * size <= end:
+        sizes.append(size)
+        size *= GROWTH
+    return [*sizes, last]
+
+
+def within_noise(gains: NDArray[Any]) -> bool:
+    """Whether what was gained on a sample is within the noise, as batches of anchors that it does not have see it."""
+    return bool(gains.mean() <= WITHIN * standard_error(gains))
+
+
+def expected_gain(values: Sequence[float]) -> float:
+    """What is left to gain if gains go on shrinking as from the three iterations before to the last three."""
+    if len(values) < 7:
+        return np.inf
+    before, last = values[-7] - values[-4], values[-4] - values[-1]
+    return last**2 / (before - last) if 0 <= last < before else np.inf
