@@ -11,7 +11,7 @@ from samekind.compute.sources import PresentDistances
 from samekind.kernels.spectral import Matrix, Norm, leading_factor
 from samekind.objective import KEPT_SHARE, Objective, Weights
 from samekind.solvers import projected
-from samekind.solvers.blocks import BlockMetric, BlockProblem
+from samekind.solvers.blocks import BlockMetric, BlockProblem, curvature_by_scale
 from samekind.solvers.events import Event, Observer, unobserved
 from samekind.solvers.growth import standard_error
 from samekind.solvers.preconditioner import Preconditioner
@@ -305,8 +305,17 @@ class _Selection:
             self.metric.norm(),
             block,
             Preconditioner.of(Z, self.objective.relation.class_sizes, self.ridge),
-            self.metric.mean_distance(),
+            self._curvature_by_scale(),
         )
+
+    def _curvature_by_scale(self) -> float:
+        """Of the loss, from a sample where samples are many: it only has to be of the right size."""
+        if not self.metric.blocks:
+            return 0.0
+        if self.objective.is_sample or self.objective.n_candidates <= FIRST_SAMPLE:
+            return curvature_by_scale(self.objective, self.present)
+        sample = self.objective.sampled_pairs(SMALLEST_SAMPLE, np.random.RandomState(len(self.metric.blocks)))
+        return curvature_by_scale(sample, self.present.on(sample.plan, sample.executor))
 
     def take(self, step: Step, Z: NDArray[Any]) -> None:
         codes = Z @ leading_factor(step.A, share=0.0).astype(Z.dtype)
