@@ -171,7 +171,7 @@ class BlockMetric:
 
     def factors(self) -> dict[int, Matrix]:
         """L_k with `A_k = L_k L_k^T`, less what is not rank beside the largest of all blocks; empty ones left out."""
-        whole = {k: self._whole.get(k, leading_factor(A, share=0.0)) for k, A in self.blocks.items()}
+        whole = self._whole
         squares = {k: (L**2).sum(axis=0) for k, L in whole.items()}
         spreads = {k: spreads_along(L, self.scatters[k]) for k, L in whole.items() if k in self.scatters}
         floors = [RANK_SHARE * _largest(of) for of in (squares, spreads)]
