@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from samekind.compute.executor import Executor
-from samekind.compute.sources import FactoredDistances, KeptTiles, PresentDistances, ScaledSum, fitting
+from samekind.compute.sources import FactoredDistances, KeptTiles, PresentDistances, Scaled, ScaledSum, fitting
 from samekind.compute.tiles import TilePlan
 from tests import cases, oracle
 
@@ -29,6 +29,13 @@ def test_a_scaled_sum_scales_the_first_and_leaves_it_alone():
     total = cases.dense(ScaledSum(0.3, D0, cases.under(Z, A)), PLAN)
     literal = 0.3 * oracle.distances(Z, np.eye(3)) + oracle.distances(Z, A)
     assert cases.relative_error(total, literal) < 1e-13
+    np.testing.assert_array_equal(cases.dense(D0, PLAN), before)
+
+
+def test_scaled_distances_leave_the_present_ones_alone():
+    D0 = KeptTiles(cases.under(Z, A), PLAN, 8, cases.PLENTY)
+    before = cases.dense(D0, PLAN)
+    np.testing.assert_array_equal(cases.dense(Scaled(0.3, D0), PLAN), 0.3 * before)
     np.testing.assert_array_equal(cases.dense(D0, PLAN), before)
 
 

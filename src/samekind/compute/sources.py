@@ -42,6 +42,18 @@ class FactoredDistances:
         return self.left[tile.rows] @ self.right[tile.cols].T
 
 
+class Scaled:
+    """`alpha * D0`"""
+
+    def __init__(self, alpha: float, D0: TileSource[Array]):
+        self.alpha = alpha
+        self.D0 = D0
+
+    def tile(self, tile: Tile) -> Array:
+        D0 = self.D0.tile(tile)
+        return D0.dtype.type(self.alpha) * D0
+
+
 class ScaledSum:
     """`alpha * D0 + D`"""
 

@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_digits
 
 from samekind.compute.sources import FactoredDistances, PresentDistances
 from samekind.solvers.joint.problem import JointProblem
 from samekind.solvers.optimise.projected import minimise
 from samekind.solvers.selection import SelectionOptions, select_groups
-from samekind.solvers.selection.blocks import BlockMetric, BlockProblem
+from samekind.solvers.selection.blocks import BlockMetric, BlockProblem, curvature_by_scale
 from samekind.solvers.selection.scoring import Scoring
 from samekind.store import ArrayStore, FeatureGroups
 from samekind.store import base as store_base
@@ -196,6 +197,28 @@ def test_no_feasible_point_is_below_the_solution_of_a_round(loss, n_steps, k):
         step = problem.pack(rng.normal(), cases.random_symmetric(len(problem.present_block), seed=rng.integers(99)))
         near = problem.project(solution.x + rng.choice([1e-3, 1e-1, 1.0]) * step)
         assert problem.value(near) >= solution.value * (1 - 1e-8)
+
+
+def test_the_curvature_by_scale_is_that_of_f_in_alpha(loss):
+    problem = state_after(loss, 2).block_problem(1, ridge=0.0)
+    slopes = [problem.value_and_gradient(problem.pack(alpha, problem.present_block))[1][0] for alpha in (0.999, 1.001)]
+    literal = (slopes[1] - slopes[0]) / 0.002 * problem.unit  # slopes are by `unit * alpha`
+    measured = curvature_by_scale(problem.objective, problem.present)
+    assert literal > 0
+    assert measured == pytest.approx(literal, rel=0.1)
+
+
+def test_a_block_beside_a_metric_that_tells_most_pairs_apart_takes_few_iterations():
+    # Few pairs are undecided then: f curves far less along alpha than the mean distance suggests.
+    X, y = load_digits(n_class=5, return_X_y=True)
+    X = (X[:200] - X[:200].mean(axis=0)) / (X[:200].std(axis=0) + 1e-9)
+    halves = np.arange(64).reshape(8, 2, 4).transpose(1, 0, 2).reshape(2, 32)
+    objective = cases.case_of("pairwise-equal", X, y[:200], block=200).objective
+    events = []
+    store = ArrayStore(X, FeatureGroups.parse({"left": halves[0], "right": halves[1]}, 64))
+    select_groups(objective, store, ridge=0.005, max_groups=3, observe=events.append)
+    assert [event.details["converged"] for event in events] == [True] * 3
+    assert max(event.details["n_iter"] for event in events) <= 15
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -4,15 +4,17 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from samekind.compute.sources import FactoredDistances, ScaledSum, TileSource
+from samekind.compute.sources import FactoredDistances, Scaled, ScaledSum, TileSource
 from samekind.compute.tiles import Tile
 from samekind.kernels.laplacian import GramForm, InnerForm
 from samekind.kernels.spectral import RANK_SHARE, Matrix, estimated_gap, leading_factor, project_psd, spreads_along
 from samekind.kernels.types import Array
 from samekind.objective import Objective, Weights
 from samekind.solvers.optimise import projected
-from samekind.solvers.optimise.preconditioner import CURVATURE, Preconditioner
+from samekind.solvers.optimise.preconditioner import Preconditioner
 from samekind.solvers.optimise.projected import Point
+
+CHANGE = 0.1  # of alpha, to measure how f curves along it: far above the rounding of f
 
 
 @dataclass(frozen=True)
@@ -20,7 +22,7 @@ class BlockProblem:
     """Line 5: min over alpha >= 0 and A_k >= 0 of f(alpha A + A_k), Z (N, d) being group k.
 
     A point is `[s alpha, A_k]` in one vector, s = ||A||_F: then both parts are measured in the same unit. With a
-    preconditioner it is `[t alpha, M]`, `A_k = W M W^T`, t the curvature of f in alpha to the same measure.
+    preconditioner it is `[t alpha, M]`, `A_k = W M W^T`, t^2 the curvature of f in alpha: f curves by about 1 in both.
     """
 
     objective: Objective
@@ -30,7 +32,7 @@ class BlockProblem:
     scale: float  # s
     present_block: Matrix  # A's own block of group k
     preconditioner: Preconditioner | None = None
-    mean_distance: float = 0.0  # of D0, for t
+    scale_curvature: float = 0.0  # of the loss by alpha, for t
     correction: Point | None = None  # of a sample: what its gradient lacks of that over all pairs, at some point
 
     @property
@@ -73,7 +75,7 @@ class BlockProblem:
         """Of alpha: s, or t."""
         if self.preconditioner is None or not self.scale:
             return self.scale
-        return float((CURVATURE * self.mean_distance**2 + self.ridge * self.scale**2) ** 0.5) or self.scale
+        return float((self.scale_curvature + self.ridge * self.scale**2) ** 0.5) or self.scale
 
     def pack(self, alpha: float, A: Matrix) -> Point:
         M = A if self.preconditioner is None else self.preconditioner.matrix(A)
@@ -137,6 +139,12 @@ class BlockProblem:
         return self.ridge / 2 * (alpha**2 * self.scale**2 + crossing + float(np.vdot(A, A)))
 
 
+def curvature_by_scale(objective: Objective, present: TileSource[Array]) -> float:
+    """The second derivative of `loss(alpha D0)` at alpha = 1, D0 being the present distances: a central difference."""
+    below, at, above = (objective.value(Scaled(1 + change, present)) for change in (-CHANGE, 0.0, CHANGE))
+    return max(0.0, (below - 2 * at + above) / CHANGE**2)
+
+
 @dataclass
 class BlockMetric:
     """A sparse block diagonal A: one small matrix per chosen group, in order of first choice."""
@@ -158,16 +166,12 @@ class BlockMetric:
         self._whole = {j: alpha**0.5 * L for j, L in self._whole.items()}
         self._whole[k] = leading_factor(self.blocks[k], share=0.0)
 
-    def mean_distance(self) -> float:
-        """Of two samples: `2 sum_k <A_k, S_k>`."""
-        return 2 * sum(float(np.vdot(A, self.scatters[k])) for k, A in self.blocks.items() if k in self.scatters)
-
     def norm(self) -> float:
         return float(np.sqrt(sum(np.vdot(A, A) for A in self.blocks.values())))
 
     def factors(self) -> dict[int, Matrix]:
         """L_k with `A_k = L_k L_k^T`, less what is not rank beside the largest of all blocks; empty ones left out."""
-        whole = {k: self._whole.get(k, leading_factor(A, share=0.0)) for k, A in self.blocks.items()}
+        whole = self._whole
         squares = {k: (L**2).sum(axis=0) for k, L in whole.items()}
         spreads = {k: spreads_along(L, self.scatters[k]) for k, L in whole.items() if k in self.scatters}
         floors = [RANK_SHARE * _largest(of) for of in (squares, spreads)]

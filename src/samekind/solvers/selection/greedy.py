@@ -16,7 +16,7 @@ from samekind.objective import KEPT_SHARE, Objective, Weights
 from samekind.solvers.events import Event, Observer, unobserved
 from samekind.solvers.optimise.preconditioner import Preconditioner
 from samekind.solvers.selection.block_solvers import BlockSolver, ExactBlocks, SampledBlocks, SampleOptions
-from samekind.solvers.selection.blocks import BlockMetric, BlockProblem
+from samekind.solvers.selection.blocks import BlockMetric, BlockProblem, curvature_by_scale
 from samekind.solvers.selection.scoring import Scoring
 from samekind.solvers.selection.search import ExactSearch, LazyOptions, LazySearch, Search
 from samekind.solvers.selection.state import SelectionResult, SelectionState, Step
@@ -130,6 +130,7 @@ class _Selection:
     present: PresentDistances
     held_out: Objective | None = None
     held_out_distances: PresentDistances | None = None
+    samples: SampleOptions = field(default_factory=SampleOptions)
     metric: BlockMetric = field(default_factory=BlockMetric)
 
     @classmethod
@@ -142,7 +143,8 @@ class _Selection:
             share = int(room * options.held_out_share)
             room, distances = room - share, PresentDistances(held_out.plan, held_out.dtype, share)
         present = PresentDistances(objective.plan, objective.dtype, room)
-        return cls(objective, store, options.ridge, present, held_out, distances)
+        samples = options.samples or SampleOptions()
+        return cls(objective, store, options.ridge, present, held_out, distances, samples)
 
     def value(self) -> float:
         """f of the metric as it is."""
@@ -171,8 +173,18 @@ class _Selection:
             self.metric.norm(),
             block,
             Preconditioner.of(Z, self.objective.relation.class_sizes, self.ridge),
-            self.metric.mean_distance(),
+            self._curvature_by_scale(),
         )
+
+    def _curvature_by_scale(self) -> float:
+        """Of the loss, from a sample where samples are many: it only has to be of the right size."""
+        if not self.metric.blocks:
+            return 0.0
+        if self.objective.is_sample or self.objective.n_candidates <= self.samples.first:
+            return curvature_by_scale(self.objective, self.present)
+        rng = np.random.RandomState(len(self.metric.blocks))
+        sample = self.objective.sampled_pairs(self.samples.smallest, rng)
+        return curvature_by_scale(sample, self.present.on(sample.plan, sample.executor))
 
     def take(self, step: Step, Z: NDArray[Any]) -> None:
         codes = Z @ leading_factor(step.A, share=0.0).astype(Z.dtype)
