@@ -3,7 +3,6 @@
 import hashlib
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -18,7 +17,7 @@ from samekind.images.slbp import SoftLBP
 from samekind.kernels.types import IntArray
 from samekind.store import DiskStore, Family, RootsOf, Shard, StoreWriter, shard_rows_for
 from samekind.store.views import MirrorMeansOf
-from samekind.threads import effective_threads
+from samekind.threads import ThreadPool
 
 SHARD_BYTES = 512_000_000  # of descriptors that are held before they are written
 HALF = np.float16
@@ -73,16 +72,12 @@ def extract(
         _check_given(shards, by_name, store)
         writer.check_room()
         total, done = sum(len(shard.images) for shard in shards), 0
-        with ThreadPoolExecutor(effective_threads(n_jobs)) as pool:
+        with ThreadPool(n_jobs) as pool:
             for shard in shards:
                 work = _ShardWork(extractor, align, on_error, [by_name[name] for name, _ in shard.images])
-                try:
-                    for _ in pool.map(work.fill, range(len(shard.images))):
-                        done += 1
-                        progress(done, total)
-                except BaseException:
-                    pool.shutdown(cancel_futures=True)
-                    raise
+                for _ in pool.map(work.fill, range(len(shard.images))):
+                    done += 1
+                    progress(done, total)
                 work.write(writer, shard)
     return DiskStore.open(store)
 

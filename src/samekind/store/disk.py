@@ -25,7 +25,7 @@ from samekind.store.manifest import (
     read_record,
     shard_file,
 )
-from samekind.threads import effective_threads, in_threads
+from samekind.threads import ThreadPool, effective_threads
 
 _PANEL = np.dtype(np.float32)
 _MOST_MAPS = 256  # each keeps a file open, and a process may have about a thousand
@@ -192,7 +192,8 @@ class DiskStore:
         panel = np.empty(shape, _PANEL) if out is None else _checked_out(out, shape)
         parts, pieces = list(self._parts(chosen)), self._pieces(wanted)
         n_threads = 1 if panel.nbytes < _WORTH_THREADS else effective_threads(self.n_jobs)
-        in_threads(lambda at: self._gather(pieces[at::n_threads], parts, panel), range(n_threads), n_threads)
+        with ThreadPool(n_threads) as pool:
+            pool.run(lambda at: self._gather(pieces[at::n_threads], parts, panel), range(n_threads))
         return panel
 
     def stacked(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 from samekind.kernels.spectral import Matrix, eigh, with_fixed_signs
 from samekind.kernels.types import Array, IntArray
 from samekind.store.base import WIDEST_PANEL, FeatureStore
-from samekind.threads import effective_threads, in_threads, single_threaded_blas
+from samekind.threads import ThreadPool, effective_threads, single_threaded_blas
 
 ROW_BLOCK = 4096  # with the widest panel 34 MB in float64
 PRODUCT_ROWS = 1024  # of a panel, whitened at once: in the cache
@@ -59,10 +58,7 @@ class Whitening:
         chosen = np.arange(len(store.group_sizes)) if groups is None else np.asarray(groups, dtype=np.intp)
         learn = partial(_maps, store, rows=rows, dims=dims)
         made: list[tuple[Vector, Array]] = []
-        with (
-            single_threaded_blas(),
-            ThreadPoolExecutor(effective_threads(n_jobs)) as pool,
-        ):
+        with single_threaded_blas(), ThreadPool(n_jobs) as pool:
             for several in pool.map(learn, _batches(chosen, store.group_sizes)):
                 made += several
                 if progress:
@@ -106,12 +102,9 @@ class WhitenedStore:
         mean = np.concatenate(means).astype(X.dtype) if means else np.zeros(0, X.dtype)
         work = partial(_whiten, mean, [self.whitening.maps[k] for k in chosen])
         starts = range(0, len(X), PRODUCT_ROWS)
-        with single_threaded_blas():
-            in_threads(
-                lambda start: work(X[start : start + PRODUCT_ROWS], panel[start : start + PRODUCT_ROWS]),
-                starts,
-                min(len(starts), effective_threads(self.n_jobs)) or 1,
-            )
+        n_threads = min(len(starts), effective_threads(self.n_jobs)) or 1
+        with single_threaded_blas(), ThreadPool(n_threads) as pool:
+            pool.run(lambda start: work(X[start : start + PRODUCT_ROWS], panel[start : start + PRODUCT_ROWS]), starts)
         return panel
 
 
