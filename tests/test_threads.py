@@ -31,11 +31,15 @@ def test_work_that_waits_is_dropped_when_the_caller_fails():
         begun.append(item)
         gate.wait(10)
 
-    with pytest.raises(KeyboardInterrupt), ThreadPool(2) as pool:
-        for item in range(10):
-            pool._pool.submit(work, item)
-        threading.Timer(0.2, gate.set).start()
-        raise KeyboardInterrupt
+    def fail():
+        with ThreadPool(2) as pool:
+            for item in range(10):
+                pool._pool.submit(work, item)
+            threading.Timer(0.2, gate.set).start()
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fail()
     assert len(begun) <= 2
 
 

@@ -6,7 +6,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from samekind.compute import anchors
+from samekind.compute.anchors import SamplingOptions
+from samekind.compute.memory import Shares
 from samekind.solvers import search, selection
 from samekind.solvers.selection import SelectionState, select_groups
 from samekind.store import ArrayStore, FeatureGroups
@@ -16,7 +17,8 @@ from tests import cases
 RIDGE = 0.05
 PLANTED = (3, 17, 28)
 N_GROUPS = 30
-ROOM_FOR_A_FEW = 40_000 / cases.PLENTY  # bytes, of all
+ROOM_FOR_A_FEW = Shares(present=40_000 / cases.PLENTY)  # bytes, of all; tiles are as large as ever
+FEW_TILES = SamplingOptions(batches=4, smallest_block=1, subset_blocks=2)
 
 
 @pytest.fixture(params=cases.BOTH_LOSSES)
@@ -25,11 +27,8 @@ def loss(request):
 
 
 @pytest.fixture(autouse=True)
-def quick(monkeypatch):
-    """One thread of BLAS, as the estimators have it, and few tiles."""
-    monkeypatch.setattr(anchors, "BATCHES", 4)
-    monkeypatch.setattr(anchors, "SMALLEST_BLOCK", 1)
-    monkeypatch.setattr(anchors, "SUBSET_BLOCKS", 2)
+def quick():
+    """One thread of BLAS, as the estimators have it."""
     with single_threaded_blas():
         yield
 
@@ -67,9 +66,11 @@ def mixed(n_classes=40, per_class=4, seed=0):
     return (X + 0.5 * rng.normal(size=X.shape)).astype(np.float32), labels
 
 
-def select(loss, X, labels, *, n_jobs=1, memory_budget=cases.PLENTY, **options):
+def select(loss, X, labels, *, n_jobs=1, memory_budget=cases.PLENTY, shares=None, **options):
     """The result, the events, and what was kept, as files would give it back."""
-    case = cases.case_of(loss, X, labels, block=100, n_jobs=n_jobs, memory_budget=memory_budget)
+    case = cases.case_of(
+        loss, X, labels, block=100, n_jobs=n_jobs, memory_budget=memory_budget, shares=shares, sampling=FEW_TILES
+    )
     store = ArrayStore(X, FeatureGroups.parse(2, X.shape[1]))
     events, states = [], []
 
@@ -162,12 +163,12 @@ def test_candidates_are_all_that_is_looked_at(loss, small_samples):
 
 @pytest.mark.parametrize("anchors_only", [False, True])
 def test_threads_and_calls_change_no_bit(loss, anchors_only, small_samples, monkeypatch):
+    shares = ROOM_FOR_A_FEW if anchors_only else None
     if anchors_only:
-        monkeypatch.setattr(selection, "KEPT_SHARE", ROOM_FOR_A_FEW)
         monkeypatch.setattr(selection, "FEWEST_ANCHORS", 20)
-    first, events, _ = select(loss, *mixed(), max_groups=4)
+    first, events, _ = select(loss, *mixed(), max_groups=4, shares=shares)
     for n_jobs in (1, 2):
-        other, other_events, _ = select(loss, *mixed(), max_groups=4, n_jobs=n_jobs)
+        other, other_events, _ = select(loss, *mixed(), max_groups=4, n_jobs=n_jobs, shares=shares)
         assert_same_metric(first, other)
         assert [event.record() for event in other_events] == [event.record() for event in events]
 
@@ -256,8 +257,7 @@ def test_a_class_that_no_sample_may_hold_is_no_harm(seed, small_samples):
 
 @pytest.fixture
 def few_anchors(monkeypatch, lazy):
-    """So little room that a few anchors have to do, but tiles as large as ever."""
-    monkeypatch.setattr(selection, "KEPT_SHARE", ROOM_FOR_A_FEW)
+    """With `ROOM_FOR_A_FEW`, so few anchors have to do."""
     monkeypatch.setattr(selection, "FEWEST_ANCHORS", 40)
 
 
@@ -276,7 +276,7 @@ def test_two_standard_errors_hold_f_over_all_rows(loss, few_anchors):
     covered, lower = [], []
     for seed in range(8):
         X, labels = mixed(n_classes=150, seed=seed)
-        result, events, _ = select(loss, X, labels, max_groups=6, seed=seed, ridge=1e-3)
+        result, events, _ = select(loss, X, labels, max_groups=6, seed=seed, ridge=1e-3, shares=ROOM_FOR_A_FEW)
         case = cases.case_of(loss, X.astype(np.float64), labels, block=200)
         A = np.zeros((X.shape[1],) * 2)
         for k, block in result.metric.blocks.items():
@@ -291,7 +291,7 @@ def test_two_standard_errors_hold_f_over_all_rows(loss, few_anchors):
 
 
 def test_f_over_the_anchors_never_rises(loss, few_anchors):
-    _, events, _ = select(loss, *mixed(n_classes=60))
+    _, events, _ = select(loss, *mixed(n_classes=60), shares=ROOM_FOR_A_FEW)
     assert len(events) == 6
     values = [event.details["objective_on_anchors"] for event in events]
     assert all(after < before for before, after in pairwise(values))
@@ -315,9 +315,8 @@ def test_from_any_round_it_ends_with_the_same_bits(loss, way, lazy, monkeypatch)
     monkeypatch.setattr(selection, "FIRST_SAMPLE", 40 if way == "fast on samples" else 10**6)
     monkeypatch.setattr(selection, "FEWEST_ANCHORS", 40)
     monkeypatch.setattr(selection, "FAITHFUL", 0.9)
-    if way == "fast on anchors":
-        monkeypatch.setattr(selection, "KEPT_SHARE", ROOM_FOR_A_FEW)
-    options = {"search": way.split()[0], "max_groups": 4}
+    shares = ROOM_FOR_A_FEW if way == "fast on anchors" else None
+    options = {"search": way.split()[0], "max_groups": 4, "shares": shares}
     data = mixed()
     result, events, states = select(loss, *data, **options)
     assert len(states) == 5  # one after each round, and one at the end

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from samekind.compute import anchors as anchor_plans
+from samekind.compute.anchors import SamplingOptions
 from samekind.solvers import growth, joint, tilts
 from samekind.solvers.growth import drowns, sample_sizes, standard_error, tilted_anchors, to_come
 from samekind.solvers.joint import solve_joint
@@ -23,6 +23,7 @@ SIZES = (4,) * 40  # N = 160
 WIDTH = 8
 RIDGE = 0.05
 TOL = 2e-3
+FEW_BATCHES = SamplingOptions(batches=5)
 STAGES = {"convex": [16, 32, 160], "factored": [20, 40, 160]}  # rows: of some classes, or anchors; in the end all
 
 
@@ -41,7 +42,6 @@ def several_stages(monkeypatch):
     """As `STAGES` says; one thread of BLAS, as the estimators have it."""
     monkeypatch.setattr(growth, "FIRST_ANCHORS", 20)
     monkeypatch.setattr(growth, "GROWTH", 2)
-    monkeypatch.setattr(anchor_plans, "BATCHES", 5)
     monkeypatch.setattr(growth, "CLASS_SHARES", (0.1, 0.2))
     monkeypatch.setattr(growth, "FEWEST_CLASSES", 4)
     with single_threaded_blas():
@@ -50,7 +50,7 @@ def several_stages(monkeypatch):
 
 @lru_cache
 def case(loss, n_jobs=1):
-    return cases.case(loss, SIZES, WIDTH, block=160, n_jobs=n_jobs)
+    return cases.case(loss, SIZES, WIDTH, block=160, n_jobs=n_jobs, sampling=FEW_BATCHES)
 
 
 def problem_of(loss, trace_bound=np.inf, n_jobs=1):
@@ -189,7 +189,7 @@ def overfitting(loss):
     labels = np.repeat(np.arange(80), 4)
     X = rng.normal(size=(320, 40))
     X[:, :4] += 3 * rng.normal(size=(80, 4))[labels]
-    made = cases.case_of(loss, X, labels, block=160)
+    made = cases.case_of(loss, X, labels, block=160, sampling=FEW_BATCHES)
     return JointProblem(made.objective, made.Z, 1e-3)
 
 
@@ -273,7 +273,7 @@ def test_looks_at_all_rows_lead_to_the_end(loss):
 
 
 def test_samples_of_enough_classes_need_few_looks(loss, monkeypatch):
-    made = cases.case(loss, (5,) * 300, WIDTH, block=1500)
+    made = cases.case(loss, (5,) * 300, WIDTH, block=1500, sampling=FEW_BATCHES)
     events = []
     problem = JointProblem(made.objective, made.Z, RIDGE)
     result = solve_joint(problem, solver="convex", tol=TOL, anchors="grow", observe=events.append)

@@ -409,7 +409,7 @@ def test_a_search_goes_on_in_another_memory_budget(loss, lazy, monkeypatch):
         choice = finder.best(weights, metric, t)
         if t == 1:
             for most in (40, 16):
-                share = (most + 0.5) * len(finder.groups) / scoring.objective.memory_budget
+                share = (most + 0.5) * len(finder.groups) / scoring.objective.memory.total
                 monkeypatch.setattr(search, "TRACES_SHARE", share)
                 others.append(FastSearch(scoring, all_groups(scoring), 0))
                 others[-1].recall(*finder.memory())

@@ -37,7 +37,7 @@ DIRECTIONS = 12  # of a leader, the steepest by its sketched gradient, along whi
 CAUTION = 2.0  # standard deviations by which a sketched score may be too low
 SMALLEST_SPREAD = 0.003  # of such comparisons, assumed before anything was compared
 REMEMBERED = 24  # comparisons of mended and sketched scores
-CLASS_SHARE, TRACES_SHARE = 1 / 16, 1 / 8  # of the memory budget, for same-class pairs and for what traces are made of
+TRACES_SHARE = 1 / 8  # of the memory budget, for what traces are made of
 
 Seen = TypeVar("Seen")
 
@@ -193,7 +193,7 @@ class FastSearch:
         self.worth = Worth(1.0, 0.0)  # of traces, in the last round
         self.shifts: list[float] = []  # from sketched scores to mended ones, as shares of the best, of late
         objective = scoring.objective
-        self.layout = ClassLayout.of(objective.relation.class_sizes, int(objective.memory_budget * CLASS_SHARE / 8))
+        self.layout = ClassLayout.of(objective.relation.class_sizes, objective.memory.classes // 8)
 
     def best(self, weights: Weights, metric: BlockMetric, n_rounds: int) -> Choice:
         laplacian, told = self._sketch(weights, n_rounds)
@@ -244,7 +244,7 @@ class FastSearch:
     @cached_property
     def _witnesses(self) -> Witnesses:
         objective = self.scoring.objective
-        most = int(objective.memory_budget * TRACES_SHARE / len(self.groups))
+        most = int(objective.memory.total * TRACES_SHARE / len(self.groups))
         return Witnesses.of(objective.relation, most, np.random.RandomState([self.seed]))
 
     @cached_property

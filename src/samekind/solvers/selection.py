@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from samekind.compute.sources import PresentDistances
 from samekind.kernels.spectral import Matrix, Norm, leading_factor
-from samekind.objective import KEPT_SHARE, Objective, Weights
+from samekind.objective import Objective, Weights
 from samekind.solvers import projected
 from samekind.solvers.blocks import BlockMetric, BlockProblem
 from samekind.solvers.events import Event, Observer, unobserved
@@ -215,7 +215,7 @@ def select_groups(
 ) -> SelectionResult:
     """Algorithm 1 from A = 0, `max_groups` rounds at the most; `keep` is given what to `resume` from."""
     groups = sorted(range(len(store.group_sizes)) if candidates is None else candidates)
-    room = int(objective.memory_budget * KEPT_SHARE)
+    room = objective.memory.present
     judge: _Judge | None = None
     if search == "fast":
         objective, judging = _fitting(objective, room, seed)
