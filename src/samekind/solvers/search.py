@@ -19,7 +19,7 @@ from samekind.solvers.blocks import BlockMetric
 from samekind.solvers.forecast import Forecast, Outlook, Worth
 from samekind.solvers.projected import Point
 from samekind.solvers.traces import Kept, Traces, Witnesses
-from samekind.store.base import FeatureStore, panels_of
+from samekind.store import FeatureStore, panels_of
 from samekind.store.scan import Sources, Stack
 
 FIRST_RANK, LARGEST_RANK = 8, 64  # of the sketch

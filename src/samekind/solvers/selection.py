@@ -17,7 +17,7 @@ from samekind.solvers.growth import standard_error
 from samekind.solvers.preconditioner import Preconditioner
 from samekind.solvers.projected import Point
 from samekind.solvers.search import ExactSearch, FastSearch, Scoring, Search
-from samekind.store.base import FeatureStore, centred
+from samekind.store import FeatureStore, centred
 
 FIRST_SAMPLE, SMALLEST_SAMPLE = 2048, 512  # rows of a sampled block solve
 FEWEST_ANCHORS = 256  # where the distances of all pairs do not fit the memory budget

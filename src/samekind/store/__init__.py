@@ -1,7 +1,8 @@
 """Where the feature groups x^(k) lie, and how they are handed out: in panels of whole groups."""
 
+from samekind.feature_store import FeatureStore
 from samekind.store.array import ArrayStore
-from samekind.store.base import FeatureStore, centred, panels_of
+from samekind.store.base import centred, panels_of
 from samekind.store.disk import DiskStore
 from samekind.store.groups import FeatureGroups
 from samekind.store.manifest import Family, StoreError

@@ -5,16 +5,20 @@ from typing import Any
 
 import numpy as np
 
+from samekind.feature_store import FeatureStore
 from samekind.kernels.types import Array, IntArray
 from samekind.store.groups import FeatureGroups
 
 
-class ArrayStore:
+class ArrayStore(FeatureStore):
     """Groups of columns of X (N, n_features)."""
 
     def __init__(self, X: Array, groups: FeatureGroups):
         self.X = X
         self.groups = groups
+
+    def __len__(self) -> int:
+        return len(self.X)
 
     @property
     def group_sizes(self) -> IntArray:

@@ -1,27 +1,14 @@
-"""What a store of feature groups offers."""
+"""The groups of a store, in panels of whole groups."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
+from samekind.feature_store import FeatureStore
 from samekind.kernels.types import Array, IntArray
 
 WIDEST_PANEL = 1024  # columns: wide enough for BLAS to run at full speed
-
-
-class FeatureStore(Protocol):
-    """N samples, each with K feature groups of any sizes."""
-
-    @property
-    def group_sizes(self) -> IntArray: ...
-
-    @property
-    def dtype(self) -> np.dtype[Any]: ...
-
-    def panel(self, groups: Sequence[int], rows: IntArray) -> Array:
-        """Some groups side by side, for some samples in this order: (len(rows), sum of sizes), a copy."""
-        ...
 
 
 class Panel(NamedTuple):

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from samekind.feature_store import FeatureStore
 from samekind.kernels.types import IntArray
 from samekind.store.manifest import (
     STORED,
@@ -67,7 +68,7 @@ class _Mapped(NamedTuple):
             self.file.madvise(mmap.MADV_WILLNEED, page, begin + length - page)
 
 
-class DiskStore:
+class DiskStore(FeatureStore):
     """A store in a folder, as a `FeatureStore`: panels come in float32, whatever fits no memory stays on disk.
 
     Groups are numbered through all families. An unfinished store has the rows made so far. `n_jobs` threads gather
@@ -86,13 +87,13 @@ class DiskStore:
         self.records = dict(records)
         self.n_jobs = n_jobs
         planned = [manifest.images[row] for record in self.records.values() for row in record.rows]
-        self.image_ids: NDArray[np.str_] = np.array([image for image, _ in planned], dtype=np.str_)
-        self.labels: NDArray[np.str_] = np.array([label for _, label in planned], dtype=np.str_)
-        self.group_sizes: IntArray = np.repeat(
+        self._image_ids: NDArray[np.str_] = np.array([image for image, _ in planned], dtype=np.str_)
+        self._labels: NDArray[np.str_] = np.array([label for _, label in planned], dtype=np.str_)
+        self._group_sizes: IntArray = np.repeat(
             np.array([family.size for family in manifest.families], dtype=np.intp),
             [len(family.groups) for family in manifest.families],
         )
-        self.group_names = [f"{family.name} {group}" for family in manifest.families for group in family.groups]
+        self._group_names = [f"{family.name} {group}" for family in manifest.families for group in family.groups]
         self._numbers = list(self.records)
         self._starts = np.cumsum([0, *(len(record.rows) for record in self.records.values())])
         self._mapped = lru_cache(maxsize=_MOST_MAPS)(self._map)
@@ -110,7 +111,7 @@ class DiskStore:
         return cls(folder, manifest, records, n_jobs)
 
     def __len__(self) -> int:
-        return len(self.image_ids)
+        return len(self._image_ids)
 
     def __repr__(self) -> str:
         images = f"{len(self):,} images" + ("" if self.complete else f" so far, {self.planned:,} planned")
@@ -120,6 +121,22 @@ class DiskStore:
     @property
     def _families(self) -> tuple[Family, ...]:
         return self.manifest.families
+
+    @property
+    def group_sizes(self) -> IntArray:
+        return self._group_sizes
+
+    @property
+    def group_names(self) -> list[str]:
+        return self._group_names
+
+    @property
+    def labels(self) -> NDArray[np.str_]:
+        return self._labels
+
+    @property
+    def image_ids(self) -> NDArray[np.str_]:
+        return self._image_ids
 
     @property
     def n_rows(self) -> int:
@@ -157,6 +174,14 @@ class DiskStore:
     @property
     def complete(self) -> bool:
         return len(self.records) == len(self.manifest.shards)
+
+    def check_complete(self) -> None:
+        """A `ValueError` where pictures are still to come."""
+        if not self.complete:
+            raise ValueError(
+                f"The store {self.path} is unfinished: {len(self)} of {self.planned} pictures are in it. Run the "
+                "same `samekind extract` again to finish it."
+            )
 
     @property
     def skipped(self) -> dict[str, str]:
@@ -199,11 +224,6 @@ class DiskStore:
     def stacked(
         self, groups: Sequence[int], rows: ArrayLike, means: NDArray[np.float32], out: NDArray[np.float32]
     ) -> None:
-        """Into out[j, i] the features of group j of row i less means[j], for some groups and rows in this order.
-
-        `out` (len(groups), len(rows), w) may be wider than a group; zeros follow. One thread does it: others may do
-        other groups.
-        """
         from samekind.kernels.halves import gather_stacked
 
         chosen = _indices(groups, len(self.group_sizes), "group")

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from samekind.feature_store import FeatureStore
 from samekind.kernels.spectral import Matrix, eigh, with_fixed_signs
 from samekind.kernels.types import Array, IntArray
-from samekind.store.base import WIDEST_PANEL, FeatureStore
+from samekind.store.base import WIDEST_PANEL
 from samekind.threads import ThreadPool, effective_threads, single_threaded_blas
 
 ROW_BLOCK = 4096  # with the widest panel 34 MB in float64
@@ -78,7 +79,7 @@ class Whitening:
         return self.means[at[0]], self.maps[at[0]]
 
 
-class WhitenedStore:
+class WhitenedStore(FeatureStore):
     """A `FeatureStore` of the whitened groups of `raw`, numbered as `whitening.groups` lists them.
 
     `n_jobs` threads whiten a panel, None means all cores.
@@ -90,7 +91,14 @@ class WhitenedStore:
         self.raw = raw
         self.whitening = whitening
         self.n_jobs = n_jobs
-        self.group_sizes = whitening.widths
+        self._group_sizes = whitening.widths
+
+    def __len__(self) -> int:
+        return len(self.raw)
+
+    @property
+    def group_sizes(self) -> IntArray:
+        return self._group_sizes
 
     def panel(self, groups: Sequence[int], rows: IntArray) -> NDArray[np.float32]:
         """Whitened groups side by side: (len(rows), sum of widths)."""
@@ -134,7 +142,7 @@ def _batches(groups: IntArray, sizes: IntArray) -> Iterator[IntArray]:
 
 
 def _maps(store: FeatureStore, groups: IntArray, *, rows: IntArray, dims: int | None) -> list[tuple[Vector, Array]]:
-    stored, precision = np.dtype(getattr(store, "stored_dtype", store.dtype)), _precision(store.dtype)
+    stored, precision = store.stored_dtype, _precision(store.dtype)
     made = []
     for mean, covariance in _moments(store, groups, rows):
         noise = _rounding_noise(mean, covariance, stored)
