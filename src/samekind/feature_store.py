@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 from samekind.kernels.types import Array, IntArray
 
+WIDEST_PANEL = 1024  # columns: wide enough for BLAS to run at full speed
+
 
 class FeatureStore(ABC):
     """N samples, each with K feature groups of any sizes.
@@ -34,6 +36,11 @@ class FeatureStore(ABC):
     @abstractmethod
     def panel(self, groups: Sequence[int], rows: IntArray) -> Array:
         """Some groups side by side, for some samples in this order: (len(rows), sum of sizes), a copy."""
+
+    @property
+    def widest_panel(self) -> int:
+        """Columns that those who go through all groups ask for at once, unless a group alone is wider."""
+        return WIDEST_PANEL
 
     @property
     def stored_dtype(self) -> np.dtype[Any]:

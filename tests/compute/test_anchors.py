@@ -54,8 +54,8 @@ def counted(plan, codes):
 
 def drawn(sizes, n_anchors, seed=0, *, candidates=None, cells=50, all_same=True, **options):
     candidates = np.arange(sizes.sum()) if candidates is None else candidates
-    rng = np.random.RandomState(seed)
-    return anchor_plan(candidates, sizes, n_anchors, rng, cells=cells, all_same=all_same, options=options)
+    rng, cut = np.random.RandomState(seed), SamplingOptions(**options)
+    return anchor_plan(candidates, sizes, n_anchors, rng, cells=cells, all_same=all_same, options=cut)
 
 
 # -- which pairs ------------------------------------------------------------------------------------------------------

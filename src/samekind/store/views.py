@@ -32,6 +32,10 @@ class _View(FeatureStore):
         return self.store.stored_dtype
 
     @property
+    def widest_panel(self) -> int:
+        return self.store.widest_panel
+
+    @property
     def can_stack(self) -> bool:
         return self.store.can_stack
 
