@@ -9,20 +9,7 @@ from rich.console import Console
 from samekind import EnsembleMetric
 from samekind.estimators.progress import Listeners, Pace, ProgressBars, ProgressLines, words_for
 from samekind.solvers.events import Event
-
-
-class Clock:
-    """Time that passes when told."""
-
-    def __init__(self):
-        self.now = 1000.0
-
-    def __call__(self):
-        return self.now
-
-    def after(self, seconds):
-        self.now += seconds
-        return self
+from tests.clocks import Clock
 
 
 def selection(iteration, total=100, family=None, left=None):

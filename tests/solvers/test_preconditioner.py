@@ -19,11 +19,6 @@ TOL = 1e-3
 ALONE = np.ones(120, dtype=int)  # classes of one sample: all that there is lies between them
 
 
-@pytest.fixture(params=["convex", "factored"])
-def solver(request):
-    return request.param
-
-
 def six_classes(seed=0):
     rng = np.random.RandomState(seed)
     y = rng.randint(0, 6, 120)

@@ -22,11 +22,6 @@ GROUPS = {"a": [5, 0], "b": [3], "c": [1, 2, 4]}  # unequal sizes, in no order
 STEPS = [(2, 1.0, 2), (0, 0.7, 1), (2, 1.2, 1)]  # (group, alpha, rank): group 2 comes again
 
 
-@pytest.fixture(params=cases.BOTH_LOSSES)
-def loss(request):
-    return request.param
-
-
 @dataclass
 class State:
     """A block metric after some steps, kept by the package and, as one matrix, by the oracle."""
