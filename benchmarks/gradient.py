@@ -12,7 +12,7 @@ import numpy as np
 from harness import Report, best_of, parser
 
 from samekind.compute.executor import Executor
-from samekind.compute.memory import parse_bytes
+from samekind.compute.memory import MemoryBudget, parse_bytes
 from samekind.losses import Loss, PairwiseLoss, TripletLoss
 from samekind.objective import Objective
 from samekind.relation import Relation
@@ -38,7 +38,7 @@ def clusters(n_samples: int) -> tuple[np.ndarray, np.ndarray]:
 
 def problem(loss: Loss, Z: np.ndarray) -> JointProblem:
     relation = Relation.from_labels(np.repeat(np.arange(len(Z) // CLASS_SIZE), CLASS_SIZE))
-    objective = Objective.over(loss, relation, Executor(), parse_bytes("512MB"), Z.dtype)
+    objective = Objective.over(loss, relation, Executor(), MemoryBudget(parse_bytes("512MB")), Z.dtype)
     return JointProblem(objective, Z, ridge=0.3)
 
 

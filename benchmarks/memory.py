@@ -14,7 +14,7 @@ import numpy as np
 from harness import MB, PeakMemory, Report, parser
 
 from samekind.compute.executor import Executor
-from samekind.compute.memory import parse_bytes
+from samekind.compute.memory import MemoryBudget, parse_bytes
 from samekind.estimators import JointMetric
 from samekind.losses import PairwiseLoss, TripletLoss
 from samekind.objective import Objective
@@ -35,7 +35,7 @@ def evaluation(loss: str, form: str, n_samples: int, budget: int) -> partial:
     Z = rng.standard_normal((labels[-1] + 1, N_FEATURES), np.float32)[labels]
     Z += rng.standard_normal(Z.shape, np.float32)
     Z -= Z.mean(axis=0)
-    objective = Objective.over(LOSSES[loss], Relation.from_labels(labels), Executor(), budget, Z.dtype)
+    objective = Objective.over(LOSSES[loss], Relation.from_labels(labels), Executor(), MemoryBudget(budget), Z.dtype)
     problem = JointProblem(objective, Z, ridge=0.1)
     scale = PairwiseLoss().threshold / (4 * N_FEATURES)  # distances around the threshold
     if form == "A":

@@ -37,7 +37,7 @@ from harness import Report
 from lfwdata import RIDGE, THRESHOLD, Clocks, Faces, Kept, People, Rows, faces, lfw_parser, people, some
 
 from samekind.compute.executor import Executor
-from samekind.compute.memory import parse_bytes
+from samekind.compute.memory import MemoryBudget, parse_bytes
 from samekind.compute.sources import PresentDistances
 from samekind.losses import PairwiseLoss
 from samekind.objective import Objective, Weights
@@ -76,7 +76,7 @@ class Step1:
             print(f"{len(whitening.maps):,} groups whitened in {time.perf_counter() - start:.1f} s", flush=True)
         relation = Relation.from_labels(found.labels[rows])
         loss = PairwiseLoss(THRESHOLD, "equal")
-        objective = Objective.over(loss, relation, Executor(), parse_bytes(memory_budget), np.float32)
+        objective = Objective.over(loss, relation, Executor(), MemoryBudget(parse_bytes(memory_budget)), np.float32)
         return cls(objective, WhitenedStore(raw, whitening))
 
     @property

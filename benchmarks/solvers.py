@@ -20,7 +20,7 @@ from sklearn.decomposition import PCA
 from sklearn.preprocessing import StandardScaler
 
 from samekind.compute.executor import Executor, single_threaded_blas
-from samekind.compute.memory import parse_bytes
+from samekind.compute.memory import MemoryBudget, parse_bytes
 from samekind.estimators.validation import ridge_from
 from samekind.losses import Loss, PairwiseLoss, TripletLoss
 from samekind.objective import Objective
@@ -61,7 +61,7 @@ def data_sets(quick: bool) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
 
 def problem_of(X: np.ndarray, y: np.ndarray, loss: Loss) -> JointProblem:
     relation = Relation.from_labels(y)
-    objective = Objective.over(loss, relation, Executor(), parse_bytes("512MB"), X.dtype)
+    objective = Objective.over(loss, relation, Executor(), MemoryBudget(parse_bytes("512MB")), X.dtype)
     return JointProblem(objective, centred(X[relation.order]), ridge_from("auto", X.shape[1]))
 
 

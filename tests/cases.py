@@ -6,7 +6,9 @@ from typing import Any
 import numpy as np
 
 from samekind import JointMetric, SparseBlockMetric
+from samekind.compute.anchors import SamplingOptions
 from samekind.compute.executor import Executor
+from samekind.compute.memory import MemoryBudget, Shares
 from samekind.compute.sources import FactoredDistances
 from samekind.compute.tiles import TilePlan
 from samekind.losses import PairwiseLoss, TripletLoss
@@ -48,19 +50,19 @@ class Case:
         changed = replace(
             self.objective,
             plan=plan,
-            memory_budget=memory_budget,
+            memory=MemoryBudget(memory_budget),
             executor=Executor(n_jobs),
             dtype=self.Z.dtype,
         )
         return replace(self, objective=changed)
 
 
-def case(loss, sizes=SIZES, n_features=6, *, seed=0, spread=1.0, dtype=np.float64, block=5, n_jobs=1):
+def case(loss, sizes=SIZES, n_features=6, *, seed=0, spread=1.0, dtype=np.float64, **options):
     X, labels = labelled_data(sizes, n_features, seed=seed, spread=spread, dtype=dtype)
-    return case_of(loss, X, labels, block=block, n_jobs=n_jobs)
+    return case_of(loss, X, labels, **options)
 
 
-def case_of(loss, X, labels, *, block=5, n_jobs=1, memory_budget=PLENTY):
+def case_of(loss, X, labels, *, block=5, n_jobs=1, memory_budget=PLENTY, shares=None, sampling=None):
     relation = Relation.from_labels(labels)
     Z = X[relation.order]
     Z = Z - Z.mean(axis=0)
@@ -73,8 +75,9 @@ def case_of(loss, X, labels, *, block=5, n_jobs=1, memory_budget=PLENTY):
         relation,
         TilePlan(len(Z), block),
         Executor(n_jobs),
-        memory_budget,
+        MemoryBudget(memory_budget, shares or Shares()),
         Z.dtype,
+        sampling or SamplingOptions(),
     )
     return Case(objective, Z, labels, reference_loss(loss, Z, labels, k))
 

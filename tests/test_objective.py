@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from samekind.compute.executor import Executor
+from samekind.compute.memory import MemoryBudget
 from samekind.compute.sources import PresentDistances
 from samekind.compute.tiles import TilePlan
 from samekind.kernels.laplacian import BlockForm, GramForm, InnerForm, ProductForm
@@ -198,9 +199,8 @@ def test_the_loss_of_present_distances_follows_the_metric(loss, room_in_tiles, d
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_over_makes_a_plan_that_covers_all_samples(n_jobs):
     case = cases.case("triplet")
-    objective = Objective.over(
-        cases.package_loss("triplet"), case.objective.relation, Executor(n_jobs), 2000, np.float64
-    )
+    loss, relation = cases.package_loss("triplet"), case.objective.relation
+    objective = Objective.over(loss, relation, Executor(n_jobs), MemoryBudget(2000), np.float64)
     assert objective.plan.n_samples == len(case.Z)
     assert objective.plan.block < len(case.Z)
     value = objective.value(cases.under(case.Z, A))

@@ -3,9 +3,8 @@
 import hashlib
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +15,9 @@ from samekind.images.listing import ImageFile
 from samekind.images.load import ImageError, load_image
 from samekind.images.slbp import SoftLBP
 from samekind.kernels.types import IntArray
-from samekind.store import DiskStore, Family, RootsOf, Shard, StoreWriter, shard_rows_for
+from samekind.store import DiskStore, Family, FeatureStore, RootsOf, Shard, StoreWriter, shard_rows_for
 from samekind.store.views import MirrorMeansOf
-from samekind.threads import effective_threads
+from samekind.threads import ThreadPool
 
 SHARD_BYTES = 512_000_000  # of descriptors that are held before they are written
 HALF = np.float16
@@ -73,16 +72,12 @@ def extract(
         _check_given(shards, by_name, store)
         writer.check_room()
         total, done = sum(len(shard.images) for shard in shards), 0
-        with ThreadPoolExecutor(effective_threads(n_jobs)) as pool:
+        with ThreadPool(n_jobs) as pool:
             for shard in shards:
                 work = _ShardWork(extractor, align, on_error, [by_name[name] for name, _ in shard.images])
-                try:
-                    for _ in pool.map(work.fill, range(len(shard.images))):
-                        done += 1
-                        progress(done, total)
-                except BaseException:
-                    pool.shutdown(cancel_futures=True)
-                    raise
+                for _ in pool.map(work.fill, range(len(shard.images))):
+                    done += 1
+                    progress(done, total)
                 work.write(writer, shard)
     return DiskStore.open(store)
 
@@ -98,7 +93,7 @@ def frame_for(files: Sequence[ImageFile]) -> Frame:
     return fitted_frame(picture_sizes(files))
 
 
-def mirror_means(store: Any) -> MirrorMeansOf:
+def mirror_means(store: FeatureStore) -> MirrorMeansOf:
     """A view of a store, or of a view of one, whose rows are means of a picture's and its mirror image's descriptors.
 
     They come from the descriptors in the store; no picture is read.
@@ -108,18 +103,18 @@ def mirror_means(store: Any) -> MirrorMeansOf:
     return MirrorMeansOf(store, extractor.mirror_groups(), mirrored)
 
 
-def mirrored_groups(store: Any) -> IntArray:
+def mirrored_groups(store: FeatureStore) -> IntArray:
     """For each group of a store of pictures the one that shows its mirror image; -1 where there is none."""
     return _reading(store).mirror_groups()
 
 
-def _reading(store: Any) -> Extractor:
+def _reading(store: FeatureStore) -> Extractor:
     """The extractor of the groups that a store, or a view of one, has."""
-    extractor, numbers = _made_by(store), getattr(store, "numbers", None)
-    return extractor if numbers is None else extractor.only(numbers)
+    extractor, numbers = _made_by(store), store.numbers
+    return extractor if numbers is None else extractor.only(numbers.tolist())
 
 
-def with_roots(store: Any) -> RootsOf:
+def with_roots(store: FeatureStore) -> RootsOf:
     """A view of a store, or of a view of one, with square roots of the histograms of soft LBP that are still plain."""
     extractor = _made_by(store)
     plain = [part for part in extractor.parts if isinstance(part.family, SoftLBP) and not part.family.root]
@@ -127,16 +122,15 @@ def with_roots(store: Any) -> RootsOf:
         replace(part, family=replace(part.family, root=True)) if isinstance(part.family, SoftLBP) else part
         for part in extractor.parts
     )
-    names = [part.family.name for part in plain if part.family.name in store.families]
+    names = [part.family.name for part in plain if part.family.name in (store.families or {})]
     return RootsOf(store, replace(extractor, parts=parts).to_json(), families=names)
 
 
-def _made_by(store: Any) -> Extractor:
+def _made_by(store: FeatureStore) -> Extractor:
     """The extractor of the whole store."""
-    front_end = getattr(store, "front_end", None)
-    if not front_end:
+    if not store.front_end:
         raise ValueError("This store was not made from pictures by `extract`, so it does not say how its groups arise.")
-    return Extractor.from_json(front_end)
+    return Extractor.from_json(store.front_end)
 
 
 def _check_given(shards: Sequence[Shard], by_name: dict[str, ImageFile], store: str | os.PathLike[str]) -> None:

@@ -12,8 +12,9 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import DTypeLike
 
-from samekind.compute.anchors import AnchorPlan, SubsetPlan, anchor_plan, subset_plan
+from samekind.compute.anchors import DEFAULT_SAMPLING, SamplingOptions, anchor_plan, subset_plan
 from samekind.compute.executor import Executor
+from samekind.compute.memory import MemoryBudget
 from samekind.compute.sources import KeptTiles, TileSource
 from samekind.compute.tiles import Plan, Tile, TileKey, TilePlan, largest_block
 from samekind.kernels.laplacian import Form, Part, WeightTile
@@ -26,43 +27,41 @@ Made = TypeVar("Made")
 Result = TypeVar("Result")
 
 ANCHORS_PER_MEMBER = 4  # an anchor with all columns costs more than a member of a subset, so fewer are taken
-PAIRS_SHARE = 1 / 32  # of the memory budget for what is known of the pairs of a sample
-KEPT_SHARE = 3 / 8  # of the memory budget for tiles kept within one evaluation, and as much for present distances
 
 
 @dataclass(frozen=True)
 class Objective:
-    """The loss over all pairs of one relation, or a sample of them, evaluated in tiles within `memory_budget` bytes."""
+    """The loss over all pairs of one relation, or a sample of them, evaluated in tiles within a memory budget."""
 
     loss: BoundLoss
     relation: Relation
     plan: Plan
     executor: Executor
-    memory_budget: int
+    memory: MemoryBudget
     dtype: DTypeLike
+    sampling: SamplingOptions = DEFAULT_SAMPLING
     known_pairs: "KnownPairs | None" = None  # of a sample: its tiles are visited again and again
 
     @classmethod
     def over(
-        cls, loss: Loss, relation: Relation, executor: Executor, memory_budget: int, dtype: DTypeLike
+        cls, loss: Loss, relation: Relation, executor: Executor, memory: MemoryBudget, dtype: DTypeLike
     ) -> "Objective":
-        plan = TilePlan.for_budget(relation.n_samples, memory_budget, dtype)
-        return cls(loss.bind(relation), relation, plan, executor, memory_budget, dtype)
+        plan = TilePlan.for_budget(relation.n_samples, memory, dtype)
+        return cls(loss.bind(relation), relation, plan, executor, memory, dtype)
 
     @property
     def is_sample(self) -> bool:
         """Whether the loss is estimated from the pairs of some anchors."""
-        return isinstance(self.plan, AnchorPlan | SubsetPlan)
+        return self.plan.is_sample
 
     @property
     def n_anchors(self) -> int:
         """Rows whose pairs are visited."""
-        return self.plan.n_anchors if isinstance(self.plan, AnchorPlan | SubsetPlan) else self.plan.n_samples
+        return self.plan.n_anchors
 
     @property
     def anchors(self) -> IntArray:
-        """Those of a sample."""
-        assert isinstance(self.plan, AnchorPlan)
+        """These rows."""
         return self.plan.anchors
 
     @property
@@ -80,9 +79,10 @@ class Objective:
             self.relation.class_sizes,
             n_anchors,
             rng,
-            cells=largest_block(self.memory_budget, self.dtype) ** 2,
+            cells=largest_block(self.memory, self.dtype) ** 2,
             all_same=self.loss.has_all_same,
             without=without,
+            options=self.sampling,
         )
         return replace(self, plan=plan, loss=self.loss.on_anchors(plan.anchors), known_pairs=self._no_pairs())
 
@@ -91,12 +91,18 @@ class Objective:
         pairs one by one; or else from a quarter as many anchors."""
         if not self.loss.has_all_same:
             return self.sampled(n_members // ANCHORS_PER_MEMBER, rng)
-        cells = largest_block(self.memory_budget, self.dtype) ** 2
-        plan = subset_plan(self.relation.class_sizes, self.relation.codes, n_members, rng, cells=cells)
+        plan = subset_plan(
+            self.relation.class_sizes,
+            self.relation.codes,
+            n_members,
+            rng,
+            cells=largest_block(self.memory, self.dtype) ** 2,
+            options=self.sampling,
+        )
         return replace(self, plan=plan, known_pairs=self._no_pairs())
 
     def _no_pairs(self) -> "KnownPairs":
-        return KnownPairs(int(self.memory_budget * PAIRS_SHARE))
+        return KnownPairs(self.memory.pairs)
 
     def value(self, distances: TileSource[Array]) -> float:
         """loss(D)"""
@@ -105,14 +111,15 @@ class Objective:
 
     def batch_values(self, distances: TileSource[Array]) -> Array:
         """loss(D) as each batch of a sample's anchors estimates it: their mean is the value, their spread its noise."""
-        assert isinstance(self.plan, AnchorPlan)
         batches = self.plan.batches
+        if not batches:
+            raise ValueError("Only a sample of anchors, as `sampled` draws it, has batches whose spread is the noise.")
         statistics = self._statistics(distances)
         by_anchor, (_, anchors) = self.loss.anchor_values(statistics), self.loss.anchors(statistics)
         estimates = np.array([by_anchor[batch].sum() for batch in batches])
         certain = 0.0
         for tile, value in chain.from_iterable(self._tile_values(distances, anchors)):
-            if tile.number < len(batches):
+            if tile.number is not None and tile.number < len(batches):
                 estimates[tile.number] += value
             else:
                 certain += value
@@ -154,8 +161,7 @@ class Objective:
         return Weights(self, row_value, WeightSource(self, distances, anchors))
 
     def kept(self, source: TileSource[Made]) -> KeptTiles[Made]:
-        itemsize = np.dtype(self.dtype).itemsize
-        return KeptTiles(source, self.plan, itemsize, int(self.memory_budget * KEPT_SHARE))
+        return KeptTiles(source, self.plan, np.dtype(self.dtype).itemsize, self.memory.kept)
 
     def over_blocks(self, function: Callable[[slice], Result]) -> Iterator[Result]:
         """A function of each block of rows, in order."""

@@ -1,15 +1,69 @@
-"""How many threads, and whose: ours or those of BLAS."""
+"""How many threads, and whose: ours or those of BLAS. All threads of the package are started here."""
+
+from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from functools import lru_cache
+from types import TracebackType
 from typing import Any, TypeVar
 
 import threadpoolctl
 
 Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+AHEAD = 2  # results per thread that are under way at once
+
+
+class ThreadPool:
+    """Calls functions in `n_jobs` threads, in the caller's own where that is one; a context manager.
+
+    Threads start when there is work for them, and end with the `with` block or with the pool itself.
+    """
+
+    def __init__(self, n_jobs: int | None = None):
+        self.n_threads = effective_threads(n_jobs)
+        self._pool = ThreadPoolExecutor(self.n_threads) if self.n_threads > 1 else None
+
+    def __enter__(self) -> ThreadPool:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=error is not None)
+
+    def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+        """Results in the order of the items, few of them under way at once, so that memory stays bounded."""
+        if self._pool is None:
+            return map(function, items)
+        return _in_order(self._pool, function, items, AHEAD * self.n_threads)
+
+    def run(self, function: Callable[[Item], None], items: Iterable[Item]) -> None:
+        """Call a function with each item, and wait until all are done."""
+        for _ in map(function, items) if self._pool is None else self._pool.map(function, items):
+            pass
+
+
+def _in_order(
+    pool: ThreadPoolExecutor, function: Callable[[Item], Result], items: Iterable[Item], most: int
+) -> Iterator[Result]:
+    waiting: deque[Future[Result]] = deque()
+    try:
+        for item in items:
+            waiting.append(pool.submit(function, item))
+            if len(waiting) >= most:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        for future in waiting:
+            future.cancel()
 
 
 def effective_threads(n_jobs: int | None) -> int:
@@ -31,13 +85,3 @@ def single_threaded_blas() -> AbstractContextManager[Any]:
 @lru_cache(maxsize=1)
 def _controller() -> threadpoolctl.ThreadpoolController:
     return threadpoolctl.ThreadpoolController()
-
-
-def in_threads(function: Callable[[Item], None], items: Iterable[Item], n_threads: int) -> None:
-    """Call a function with each item."""
-    if n_threads == 1:
-        for item in items:
-            function(item)
-    else:
-        with ThreadPoolExecutor(n_threads) as pool:
-            list(pool.map(function, items))

@@ -1,14 +1,11 @@
 """Samples of the pairs: which are in them and how often they count, and that what they say is right on average."""
 
-from unittest import mock
-
 import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from samekind.compute import anchors
-from samekind.compute.anchors import anchor_plan, subset_plan
+from samekind.compute.anchors import SamplingOptions, anchor_plan, subset_plan
 from samekind.compute.executor import Executor
 from samekind.compute.sources import PresentDistances
 from samekind.compute.tiles import Tile, TilePlan
@@ -55,10 +52,10 @@ def counted(plan, codes):
     return times
 
 
-def drawn(sizes, n_anchors, seed=0, *, candidates=None, cells=50, all_same=True):
+def drawn(sizes, n_anchors, seed=0, *, candidates=None, cells=50, all_same=True, **options):
     candidates = np.arange(sizes.sum()) if candidates is None else candidates
-    rng = np.random.RandomState(seed)
-    return anchor_plan(candidates, sizes, n_anchors, rng, cells=cells, all_same=all_same)
+    rng, cut = np.random.RandomState(seed), SamplingOptions(**options)
+    return anchor_plan(candidates, sizes, n_anchors, rng, cells=cells, all_same=all_same, options=cut)
 
 
 # -- which pairs ------------------------------------------------------------------------------------------------------
@@ -66,8 +63,7 @@ def drawn(sizes, n_anchors, seed=0, *, candidates=None, cells=50, all_same=True)
 
 @given(class_sizes, st.integers(1, 200), seeds, spans, plan_cells)
 def test_all_pairs_of_one_class_count_once_beside_any_anchors(sizes, n_anchors, seed, span, cells):
-    with mock.patch.object(anchors, "PACKED", span):
-        plan = drawn(sizes, n_anchors, seed, cells=cells)
+    plan = drawn(sizes, n_anchors, seed, cells=cells, packed=span)
     times = counted(plan, codes_of(sizes))
     assert (times[of_one_class(sizes)] == 1).all()
 
@@ -96,8 +92,7 @@ def test_where_rows_are_averaged_anchors_meet_every_column_once(sizes, n, seed, 
 
 @given(class_sizes, st.integers(1, 200), seeds, spans, plan_cells)
 def test_tiles_are_numbered_and_of_the_size_asked_for(sizes, n, seed, span, cells):
-    with mock.patch.object(anchors, "PACKED", span):
-        plan = drawn(sizes, n, seed, cells=cells)
+    plan = drawn(sizes, n, seed, cells=cells, packed=span)
     tiles = list(plan.tiles())
     n_batches = len(plan.batches)
     of_anchors = [tile for tile in tiles if tile.number < n_batches]
@@ -111,8 +106,7 @@ def test_tiles_are_numbered_and_of_the_size_asked_for(sizes, n, seed, span, cell
 
 @given(class_sizes, seeds, spans, st.integers(1, 10))
 def test_of_a_big_class_some_rows_count_for_all(sizes, seed, span, most):
-    with mock.patch.multiple(anchors, PACKED=span, MOST_CLASS_ROWS=most):
-        plan = drawn(sizes, 2, seed)
+    plan = drawn(sizes, 2, seed, packed=span, most_class_rows=most)
     times = counted(plan, codes_of(sizes)) * (of_one_class(sizes) | np.eye(sizes.sum(), dtype=bool))
     starts = np.cumsum(sizes) - sizes
     for start, size in zip(starts, sizes, strict=True):
@@ -221,9 +215,8 @@ def samples_of_everything(case):
 
 @pytest.mark.parametrize("loss", cases.ALL_LOSSES)
 @pytest.mark.parametrize("span", [1, 3, 128])
-def test_a_sample_of_everything_says_what_all_pairs_say(loss, span, monkeypatch):
-    monkeypatch.setattr(anchors, "PACKED", span)
-    case = scarce(loss)
+def test_a_sample_of_everything_says_what_all_pairs_say(loss, span):
+    case = scarce(loss, sampling=SamplingOptions(packed=span))
     (value, *_), expected = everything(case, case.objective)
     for sample in samples_of_everything(case):
         assert sample.is_sample
@@ -273,10 +266,8 @@ UNEQUAL = (7, 2, 5, 1, 3, 6)
     ("loss", "most_class_rows"),
     [("pairwise-equal", 1024), ("pairwise-equal", 3), ("triplet", 1024), ("triplet-2-neighbors", 1024)],
 )
-def test_samples_are_right_on_average(loss, most_class_rows, monkeypatch):
-    monkeypatch.setattr(anchors, "MOST_CLASS_ROWS", most_class_rows)
-    monkeypatch.setattr(anchors, "PACKED", 3)
-    case = cases.case(loss, UNEQUAL)
+def test_samples_are_right_on_average(loss, most_class_rows):
+    case = cases.case(loss, UNEQUAL, sampling=SamplingOptions(packed=3, most_class_rows=most_class_rows))
     source, form = cases.under(case.Z, A), GramForm(case.Z)
     value, G = case.objective.value_and_form(source, form)
     said = []
@@ -301,15 +292,24 @@ def test_subsets_of_equal_classes_are_right_on_average():
 
 @pytest.mark.parametrize("loss", cases.ALL_LOSSES)
 @pytest.mark.parametrize("n_anchors", [2, 9, 14, 999])
-def test_batches_have_the_value_as_their_mean(loss, n_anchors, monkeypatch):
-    monkeypatch.setattr(anchors, "BATCHES", 5)
-    case = scarce(loss, sizes=(5, 2, 4, 2, 1, 3))
+def test_batches_have_the_value_as_their_mean(loss, n_anchors):
+    case = scarce(loss, sizes=(5, 2, 4, 2, 1, 3), sampling=SamplingOptions(batches=5))
     sample = case.objective.sampled(n_anchors, np.random.RandomState(0))
     source = cases.under(case.Z, A)
     estimates = sample.batch_values(source)
     shares = [len(batch) for batch in sample.plan.batches]
     assert len(estimates) == min(5, n_anchors)
     assert np.average(estimates, weights=shares) == pytest.approx(sample.value(source), rel=1e-12)
+
+
+def test_only_anchors_have_batches():
+    case = cases.case("pairwise-equal")
+    subset = case.objective.sampled_pairs(9, np.random.RandomState(0))
+    assert subset.is_sample
+    assert subset.anchors.tolist() == subset.plan.members.tolist()
+    for objective in (case.objective, subset):
+        with pytest.raises(ValueError, match="Only a sample of anchors"):
+            objective.batch_values(cases.under(case.Z, A))
 
 
 def estimated_over_actual_noise(case, n_anchors, n_seeds=30):

@@ -426,15 +426,13 @@ def test_codes_may_be_normalised_otherwise(small, tmp_path):
     np.testing.assert_allclose(np.linalg.norm(again.transform(X), axis=1), 1, rtol=1e-5)
 
 
-@pytest.mark.parametrize("shares", [(1e-9, 0.4), (0.4, 1e-9)], ids=["more", "less"])
-def test_the_memory_may_change(shares, tmp_path, monkeypatch):
+@pytest.mark.parametrize("budgets", [("2KB", "512MB"), ("512MB", "2KB")], ids=["more", "less"])
+def test_the_memory_may_change(budgets, tmp_path, monkeypatch):
     """A fast search may go on with all pairs what it began with anchors for want of room, or the other way round."""
-    options = [partial(SelectionOptions, fewest_anchors=8, distances_share=share) for share in shares]
-    monkeypatch.setattr("samekind.estimators.steps.SelectionOptions", options[0])
-    estimator = begun(clone(SMALL["blocks"]), tmp_path, memory_budget="256MB")
+    monkeypatch.setattr("samekind.estimators.steps.SelectionOptions", partial(SelectionOptions, fewest_anchors=8))
+    estimator = begun(clone(SMALL["blocks"]), tmp_path, memory_budget=budgets[0])
     chosen = [record["group"] for record in estimator.history_]
-    monkeypatch.setattr("samekind.estimators.steps.SelectionOptions", options[1])
-    estimator.set_params(memory_budget="512MB").fit(X, Y)
+    estimator.set_params(memory_budget=budgets[1]).fit(X, Y)
     assert [record["group"] for record in estimator.history_][:2] == chosen
 
 

@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from samekind.kernels import lengths
 from samekind.kernels.lengths import NORMALISATIONS, normalised, normalised_blocks
 
 numbers = st.floats(-1e6, 1e6).map(lambda x: 0.0 if abs(x) < 1e-6 else x)
@@ -95,11 +94,10 @@ def test_squares_in_blocks_neither_overflow_nor_vanish(normalise, scale):
     assert made.dtype == np.float32
 
 
-def test_many_rows_are_divided_as_each_alone(monkeypatch):
-    monkeypatch.setattr(lengths, "AT_ONCE", 15)
+def test_many_rows_are_divided_as_each_alone():
     codes = np.random.default_rng(0).standard_normal((11, 7))
     alone = np.concatenate([normalised_blocks(row[np.newaxis], STARTS, "root") for row in codes])
-    np.testing.assert_array_equal(normalised_blocks(codes, STARTS, "root"), alone)
+    np.testing.assert_array_equal(normalised_blocks(codes, STARTS, "root", at_once=15), alone)
 
 
 def test_no_blocks_are_nothing_to_divide():

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from samekind.kernels import blocks, sketch
+from samekind.kernels import blocks
 from samekind.kernels.laplacian import BlockForm
 from samekind.kernels.sketch import ClassLayout, Range, SplitForm
 from tests import cases, oracle
@@ -134,12 +134,12 @@ def test_only_what_is_asked_for_is_multiplied():
 # -- the sketch -------------------------------------------------------------------------------------------------------
 
 
-def sketching(loss, sizes=MANY, most_cells=NO_BOUND, objective=None):
+def sketching(loss, sizes=MANY, most_cells=NO_BOUND, objective=None, **panels):
     """What `Range` needs of some weights, the Laplacian itself, and its smooth part."""
     case = cases.case(loss, sizes, block=20)
     objective = objective(case.objective) if objective else case.objective
     source = cases.under(case.Z, A)
-    layout = ClassLayout.of(objective.relation.class_sizes, most_cells)
+    layout = replace(ClassLayout.of(objective.relation.class_sizes, most_cells), **panels)
     into, same = into_of(objective, source), same_of(objective)
     smooth = into(SplitForm(np.eye(len(case.Z)), layout, same)).others
     return case, (into, layout, same), laplacian_of(both_ends(objective, source)), smooth
@@ -177,10 +177,9 @@ def block_of(laplacian, X, padding=0):
 @pytest.mark.parametrize("most_cells", [NO_BOUND, 60], ids=["all classes kept", "some"])
 @pytest.mark.parametrize(("big_class", "panel_rows"), [(1000, 1), (6, 4)], ids=["small classes", "big ones"])
 @pytest.mark.parametrize("loss", cases.BOTH_LOSSES)
-def test_at_full_rank_nothing_is_missed(loss, big_class, panel_rows, most_cells, objective, monkeypatch):
-    monkeypatch.setattr(sketch, "BIG_CLASS", big_class)
-    monkeypatch.setattr(sketch, "PANEL_ROWS", panel_rows)
-    case, given_weights, exact, _ = sketching(loss, most_cells=most_cells, objective=objective)
+def test_at_full_rank_nothing_is_missed(loss, big_class, panel_rows, most_cells, objective):
+    panels = {"big_class": big_class, "panel_rows": panel_rows}
+    case, given_weights, exact, _ = sketching(loss, most_cells=most_cells, objective=objective, **panels)
     N = len(case.Z)
     laplacian = sketched(given_weights, N, N + 5)
     assert laplacian.rank <= N

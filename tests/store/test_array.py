@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from samekind.store import ArrayStore, FeatureGroups, centred, panels_of
-from samekind.store import base as store_base
 
 X = np.arange(24, dtype=np.float32).reshape(4, 6) ** 2
 GROUPS = FeatureGroups.parse({"a": [5, 0], "b": [3], "c": [1, 2, 4]}, 6)
@@ -32,8 +31,8 @@ def test_a_panel_is_a_copy_that_may_be_centred(store):
 
 @pytest.mark.parametrize("widest", [1, 3, 4, 100])
 @pytest.mark.parametrize("groups", [[0, 1, 2], [2, 0], [1], []], ids=str)
-def test_panels_hold_every_group_once_whatever_their_width(store, monkeypatch, widest, groups):
-    monkeypatch.setattr(store_base, "WIDEST_PANEL", widest)
+def test_panels_hold_every_group_once_whatever_their_width(widest, groups):
+    store = ArrayStore(X, GROUPS, widest)
     rows = np.array([3, 1, 0, 2])
     seen = []
     for panel in panels_of(store, groups, rows):
@@ -44,6 +43,6 @@ def test_panels_hold_every_group_once_whatever_their_width(store, monkeypatch, w
     assert seen == groups
 
 
-def test_panels_are_as_wide_as_allowed(store, monkeypatch):
-    monkeypatch.setattr(store_base, "WIDEST_PANEL", 3)
+def test_panels_are_as_wide_as_allowed():
+    store = ArrayStore(X, GROUPS, widest_panel=3)
     assert [panel.groups for panel in panels_of(store, [0, 1, 2], np.arange(4))] == [[0, 1], [2]]

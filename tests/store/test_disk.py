@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from samekind.store import DiskStore, Family, StoreError, StoreWriter, disk
+from samekind.store.disk import ReadOptions
 
 FAMILIES = [Family("cov", 5, ["a", "b", "c"]), Family("lbp", 3, ["x", "y"])]
 N_PLANNED, SHARD_ROWS = 17, 4
@@ -110,10 +111,9 @@ def test_a_panel_has_any_groups_and_rows_in_any_order(store, groups, rows):
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2, 3, None])
-def test_threads_change_nothing(original, monkeypatch, n_jobs):
-    monkeypatch.setattr(disk, "_WORTH_THREADS", 0)
+def test_threads_change_nothing(original, n_jobs):
     rows = np.random.default_rng(1).integers(0, len(KEPT), 40)
-    panel = DiskStore.open(original, n_jobs=n_jobs).panel([4, 1], rows)
+    panel = DiskStore.open(original, n_jobs, ReadOptions(worth_threads=0)).panel([4, 1], rows)
     np.testing.assert_array_equal(panel, STORED[np.ix_(rows, columns_of([4, 1]))])
 
 
@@ -126,9 +126,8 @@ def test_reading_parses_nothing_as_python_cannot_in_several_threads_at_once(orig
     np.testing.assert_array_equal(panel, STORED)
 
 
-def test_more_files_than_may_be_open_are_mapped_in_turn(original, monkeypatch):
-    monkeypatch.setattr(disk, "_MOST_MAPS", 2)
-    store = DiskStore.open(original)
+def test_more_files_than_may_be_open_are_mapped_in_turn(original):
+    store = DiskStore.open(original, options=ReadOptions(most_maps=2))
     for _ in range(2):
         np.testing.assert_array_equal(store.panel(range(5), np.arange(len(store))), STORED)
     assert store._mapped.cache_info().currsize == 2
@@ -146,9 +145,8 @@ def test_more_files_than_may_be_open_are_mapped_in_turn(original, monkeypatch):
 def test_few_groups_that_fit_memory_are_read_ahead(original, monkeypatch, groups, memory, fetched):
     asked = []
     plain = disk._Mapped.read_ahead
-    monkeypatch.setattr(disk, "_CACHE_SHARE", memory)
     monkeypatch.setattr(disk._Mapped, "read_ahead", lambda self, some: (asked.append((self, some)), plain(self, some)))
-    store = DiskStore.open(original)
+    store = DiskStore.open(original, options=ReadOptions(cache_share=memory))
     store.read_ahead(groups)
     shards = [record for record in store.records.values() if record.rows]
     assert len(asked) == len(shards) * len(fetched)

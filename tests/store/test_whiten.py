@@ -9,6 +9,7 @@ import pytest
 from sklearn.decomposition import PCA
 
 from samekind.store import ArrayStore, FeatureGroups, WhitenedStore, Whitening, whiten
+from samekind.store.whiten import WhiteningOptions
 
 N, TRAINING = 600, np.random.default_rng(9).permutation(600)[:400]
 SIZES = [7, 3, 12]
@@ -30,15 +31,21 @@ def correlated(n_features, *, seed=0, offset=3.0):
     return rng.normal(size=(N, n_features)) @ mixing + offset
 
 
-def store_of(X, sizes=SIZES, kind=ArrayStore, dtype=np.float32):
+def store_of(X, sizes=SIZES, kind=ArrayStore, dtype=np.float32, widest_panel=1024):
     ends = np.cumsum(sizes)
     groups = [np.arange(end - size, end) for end, size in zip(ends, sizes, strict=True)]
-    return kind(X.astype(dtype), FeatureGroups.parse(groups, X.shape[1]))
+    return kind(X.astype(dtype), FeatureGroups.parse(groups, X.shape[1]), widest_panel)
 
 
 @pytest.fixture
 def store():
     return store_of(correlated(sum(SIZES)))
+
+
+@pytest.fixture
+def narrow():
+    """The same, in panels of few groups."""
+    return store_of(correlated(sum(SIZES)), widest_panel=12)
 
 
 def test_the_covariance_of_the_training_rows_is_the_identity(store):
@@ -78,29 +85,27 @@ def test_only_the_given_rows_matter(store):
 
 
 @pytest.mark.parametrize("block", [1, 7, 399])
-def test_blocks_of_rows_and_panels_of_groups_give_what_one_gives(store, monkeypatch, block):
-    store.X += 100  # an offset that sums of squares would not survive in float32
+def test_blocks_of_rows_and_panels_of_groups_give_what_one_gives(store, narrow, block):
+    for each in (store, narrow):
+        each.X += 100  # an offset that sums of squares would not survive in float32
     whole = Whitening.learned(store, TRAINING)
-    monkeypatch.setattr(whiten, "ROW_BLOCK", block)
-    monkeypatch.setattr(whiten, "WIDEST_PANEL", 15)
-    streamed = Whitening.learned(store, TRAINING)
+    streamed = Whitening.learned(narrow, TRAINING, options=WhiteningOptions(row_block=block))
     for k in range(len(SIZES)):
         for one, other in zip(whole.of(k), streamed.of(k), strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2, None])
-def test_threads_change_nothing(store, monkeypatch, n_jobs):
-    monkeypatch.setattr(whiten, "WIDEST_PANEL", 12)
-    monkeypatch.setattr(whiten, "PRODUCT_ROWS", 50)
-    expected = Whitening.learned(store, TRAINING, n_jobs=1)
-    found = Whitening.learned(store, TRAINING, n_jobs=n_jobs)
+def test_threads_change_nothing(narrow, n_jobs):
+    options = WhiteningOptions(product_rows=50)
+    expected = Whitening.learned(narrow, TRAINING, n_jobs=1)
+    found = Whitening.learned(narrow, TRAINING, n_jobs=n_jobs)
     for one, other in zip(expected.maps, found.maps, strict=True):
         np.testing.assert_array_equal(one, other)
     rows = np.arange(N)[::-1]
     np.testing.assert_array_equal(
-        WhitenedStore(store, found, n_jobs).panel([2, 0], rows),
-        WhitenedStore(store, expected, 1).panel([2, 0], rows),
+        WhitenedStore(narrow, found, n_jobs, options).panel([2, 0], rows),
+        WhitenedStore(narrow, expected, 1, options).panel([2, 0], rows),
     )
 
 
@@ -158,8 +163,8 @@ def test_float32_data_are_whitened_in_float32(store):
 class Watched(ArrayStore):
     """Knows which threads read at the same time."""
 
-    def __init__(self, X, groups):
-        super().__init__(X, groups)
+    def __init__(self, X, groups, widest_panel):
+        super().__init__(X, groups, widest_panel)
         self.threads = Busy()
 
     def panel(self, groups, rows):
@@ -187,9 +192,7 @@ class Busy:
 @pytest.mark.parametrize("n_jobs", [1, 2, 5])
 def test_no_more_threads_work_than_were_asked_for(monkeypatch, n_jobs):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(12), raising=False)
-    monkeypatch.setattr(whiten, "WIDEST_PANEL", 2)
-    monkeypatch.setattr(whiten, "PRODUCT_ROWS", 20)
-    store = store_of(correlated(40), [2] * 20, kind=Watched)
+    store = store_of(correlated(40), [2] * 20, kind=Watched, widest_panel=2)
     whitening = Whitening.learned(store, TRAINING, n_jobs=n_jobs)
     assert 1 <= store.threads.most <= n_jobs
     products, original = Busy(), whiten._whiten
@@ -199,7 +202,7 @@ def test_no_more_threads_work_than_were_asked_for(monkeypatch, n_jobs):
             original(*arguments)
 
     monkeypatch.setattr(whiten, "_whiten", watched)
-    WhitenedStore(store, whitening, n_jobs=n_jobs).panel([0, 1], TRAINING)
+    WhitenedStore(store, whitening, n_jobs, WhiteningOptions(product_rows=20)).panel([0, 1], TRAINING)
     assert 1 <= products.most <= n_jobs
 
 
@@ -276,10 +279,9 @@ def test_signs_are_fixed(store):
         assert (made_map[np.abs(made_map).argmax(axis=0), np.arange(made_map.shape[1])] > 0).all()
 
 
-def test_progress_is_told_in_groups(store, monkeypatch):
-    monkeypatch.setattr(whiten, "WIDEST_PANEL", 12)
+def test_progress_is_told_in_groups(narrow):
     told = []
-    Whitening.learned(store, TRAINING, progress=lambda done, total: told.append((done, total)))
+    Whitening.learned(narrow, TRAINING, progress=lambda done, total: told.append((done, total)))
     assert told == [(1, 3), (2, 3), (3, 3)]
 
 

@@ -13,11 +13,20 @@ import numpy as np
 from samekind.compute.tiles import SMALLEST_BLOCK, Tile, runs
 from samekind.kernels.types import IntArray
 
-BATCHES = 16  # of anchors, whose spread tells the noise
-MOST_COLUMNS = 4096  # of a tile
-SUBSET_BLOCKS = 6  # of rows, so that threads have something to share, if they do not become too small
-PACKED = 256  # samples whose classes share a tile
-MOST_CLASS_ROWS = 1024  # beyond it, a class's pairs are sampled as well
+
+@dataclass(frozen=True)
+class SamplingOptions:
+    """How a sample of the pairs is cut up."""
+
+    batches: int = 16  # of anchors, whose spread tells the noise
+    most_columns: int = 4096  # of a tile
+    subset_blocks: int = 6  # of rows, so that threads have something to share, if they do not become too small
+    smallest_block: int = SMALLEST_BLOCK
+    packed: int = 256  # samples whose classes share a tile
+    most_class_rows: int = 1024  # beyond it, a class's pairs are sampled as well
+
+
+DEFAULT_SAMPLING = SamplingOptions()
 
 
 @dataclass(frozen=True)
@@ -30,6 +39,10 @@ class AnchorPlan:
     class_tiles: tuple[Tile, ...]
     others: float  # how often an anchor's pairs of two classes count
     same: float  # and those of one class
+
+    @property
+    def is_sample(self) -> bool:
+        return True
 
     @property
     def n_anchors(self) -> int:
@@ -69,8 +82,21 @@ class SubsetPlan:
     others: float  # how often a pair of two classes counts
 
     @property
+    def is_sample(self) -> bool:
+        return True
+
+    @property
     def n_anchors(self) -> int:
         return len(self.members)
+
+    @property
+    def anchors(self) -> IntArray:
+        return self.members
+
+    @property
+    def batches(self) -> tuple[IntArray, ...]:
+        """None: each pair has two members, so that parts of them are not independent."""
+        return ()
 
     @property
     def n_tiles(self) -> int:
@@ -97,7 +123,13 @@ class SubsetPlan:
 
 
 def subset_plan(
-    class_sizes: IntArray, codes: IntArray, n_members: int, rng: np.random.RandomState, *, cells: int
+    class_sizes: IntArray,
+    codes: IntArray,
+    n_members: int,
+    rng: np.random.RandomState,
+    *,
+    cells: int,
+    options: SamplingOptions = DEFAULT_SAMPLING,
 ) -> SubsetPlan:
     """`n_members` samples drawn without replacement; tiles of at most `cells` cells."""
     n_samples = int(class_sizes.sum())
@@ -105,9 +137,10 @@ def subset_plan(
     here = np.bincount(codes[members], minlength=len(class_sizes))
     seen = _n_other_pairs(here)
     others = _n_other_pairs(class_sizes) / seen if seen else 0.0
-    block = int(min(cells**0.5, max(SMALLEST_BLOCK, -(-n_members // SUBSET_BLOCKS))))
+    block = int(min(cells**0.5, max(options.smallest_block, -(-n_members // options.subset_blocks))))
     n_tiles = SubsetPlan(n_samples, members, block, (), others).n_tiles
-    return SubsetPlan(n_samples, members, block, tuple(_class_tiles(class_sizes, n_tiles, rng, cells)), others)
+    tiles = tuple(_class_tiles(class_sizes, n_tiles, rng, cells, options))
+    return SubsetPlan(n_samples, members, block, tiles, others)
 
 
 def _n_other_pairs(class_sizes: IntArray) -> float:
@@ -129,6 +162,7 @@ def anchor_plan(
     cells: int,
     all_same: bool,
     without: IntArray | None = None,
+    options: SamplingOptions = DEFAULT_SAMPLING,
 ) -> AnchorPlan:
     """`n_anchors` of the candidates, drawn without replacement; tiles of about `cells` cells.
 
@@ -139,14 +173,16 @@ def anchor_plan(
     free = candidates if without is None else np.setdiff1d(candidates, without)
     drawn = np.sort(rng.permutation(free)[:n_anchors])
     # Neighbours in class order share a batch: then few tiles hold same-class pairs, and batches are independent.
-    batches = tuple(np.array_split(drawn, min(BATCHES, len(drawn))))
-    block = int(np.clip(cells // len(batches[0]), 1, MOST_COLUMNS))
+    batches = tuple(np.array_split(drawn, min(options.batches, len(drawn))))
+    block = int(np.clip(cells // len(batches[0]), 1, options.most_columns))
     others = len(candidates) / len(drawn) if all_same else 1.0
-    tiles = tuple(_class_tiles(class_sizes, len(batches), rng, cells)) if all_same else ()
+    tiles = tuple(_class_tiles(class_sizes, len(batches), rng, cells, options)) if all_same else ()
     return AnchorPlan(n_samples, batches, block, tiles, others, 0.0 if all_same else 1.0)
 
 
-def _class_tiles(class_sizes: IntArray, first: int, rng: np.random.RandomState, cells: int) -> Iterator[Tile]:
+def _class_tiles(
+    class_sizes: IntArray, first: int, rng: np.random.RandomState, cells: int, options: SamplingOptions
+) -> Iterator[Tile]:
     """Same-class pairs: classes packed into tiles of some samples with themselves, a big one in tiles of its own."""
     starts = np.cumsum(class_sizes) - class_sizes
     number = first
@@ -155,15 +191,16 @@ def _class_tiles(class_sizes: IntArray, first: int, rng: np.random.RandomState, 
         if size < 2:
             continue
         members = np.arange(start, start + size)
-        if packed and sum(map(len, packed)) + size > PACKED:
+        if packed and sum(map(len, packed)) + size > options.packed:
             yield _packed_tile(packed, number)
             packed, number = [], number + 1
-        if size <= PACKED:
+        if size <= options.packed:
             packed.append(members)
             continue
-        rows = members if size <= MOST_CLASS_ROWS else np.sort(rng.permutation(members)[:MOST_CLASS_ROWS])
-        for part in runs(len(rows), PACKED):
-            for cols in runs(size, max(1, cells // PACKED)):
+        most = options.most_class_rows
+        rows = members if size <= most else np.sort(rng.permutation(members)[:most])
+        for part in runs(len(rows), options.packed):
+            for cols in runs(size, max(1, cells // options.packed)):
                 run = slice(start + cols.start, start + cols.stop)
                 yield Tile(rows[part], run, number, 0.0, size / len(rows))
             number += 1

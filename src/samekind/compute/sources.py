@@ -136,9 +136,9 @@ class PresentDistances:
         for down, at_rows, i in self._parts(tile.rows):
             for other, at_cols, j in across:
                 if down <= other:
-                    cells[at_rows, at_cols] = self.kept[down, other][np.ix_(i, j)]
+                    cells[at_rows, at_cols] = self.kept[TileKey(down, other)][np.ix_(i, j)]
                 else:
-                    cells[at_rows, at_cols] = self.kept[other, down][np.ix_(j, i)].T
+                    cells[at_rows, at_cols] = self.kept[TileKey(other, down)][np.ix_(j, i)].T
         return cells
 
     def _parts(self, samples: Samples) -> Iterator[tuple[int, slice, IntArray]]:

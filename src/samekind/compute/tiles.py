@@ -3,20 +3,27 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import DTypeLike
 
-from samekind.kernels.types import Samples
+from samekind.compute.memory import MemoryBudget
+from samekind.kernels.types import IntArray, Samples
 
 LARGEST_BLOCK = 640  # rows: wide enough for BLAS to run at full speed, small enough for a tile to stay in cache
 SMALLEST_BLOCK = 256  # below it, calls cost more than cells
 STRIPS = 8  # at least as many, when there are rows enough, so that threads have something to share
 TILES_IN_WORK = 6  # temporaries of a tile's size that one thread may hold
-THREADS = 8  # planned for, however many there are, so that their number does not change the answer
+THREADS = 5  # planned for, however many there are, so that their number does not change the answer
 
-TileKey: TypeAlias = tuple[int, int]
+
+class TileKey(NamedTuple):
+    """What tells a tile from the others of its plan: where its rows and columns begin, or its number in a sample."""
+
+    rows: int | None
+    cols: int | None
+    number: int | None = None
 
 
 class Tile(NamedTuple):
@@ -27,7 +34,7 @@ class Tile(NamedTuple):
 
     rows: Samples
     cols: Samples
-    number: int = -1  # of a tile whose rows are a sample; several column runs may share it
+    number: int | None = None  # of a tile whose rows are a sample; several column runs may share it
     others: float = 1.0
     same: float = 1.0
     both: bool = False  # of a sample's tile: whether it is mirrored
@@ -38,8 +45,7 @@ class Tile(NamedTuple):
 
     @property
     def key(self) -> TileKey:
-        first = self.rows.start if isinstance(self.rows, slice) else -1 - self.number
-        return first, self.cols.start if isinstance(self.cols, slice) else -1
+        return TileKey(_start(self.rows), _start(self.cols), self.number)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -49,6 +55,11 @@ class Tile(NamedTuple):
     def size(self) -> int:
         n, m = self.shape
         return n * m
+
+
+def _start(samples: Samples) -> int | None:
+    """Of a run of samples."""
+    return samples.start if isinstance(samples, slice) else None
 
 
 def count(samples: Samples) -> int:
@@ -63,6 +74,26 @@ class Plan(Protocol):
 
     @property
     def n_tiles(self) -> int: ...
+
+    @property
+    def is_sample(self) -> bool:
+        """Whether only some of the pairs are visited, and stand for all."""
+        ...
+
+    @property
+    def n_anchors(self) -> int:
+        """How many rows have their pairs visited."""
+        ...
+
+    @property
+    def anchors(self) -> IntArray:
+        """These rows."""
+        ...
+
+    @property
+    def batches(self) -> tuple[IntArray, ...]:
+        """Anchors in parts that are independent of each other; none where that cannot be said."""
+        ...
 
     def blocks(self) -> list[slice]:
         """All samples in runs, for work that goes sample by sample."""
@@ -81,9 +112,9 @@ class TilePlan:
     block: int
 
     @classmethod
-    def for_budget(cls, n_samples: int, memory_budget: int, dtype: DTypeLike) -> "TilePlan":
-        """The largest blocks, up to the useful size, whose temporaries take at most a quarter of the budget."""
-        fitting = largest_block(memory_budget, dtype)
+    def for_budget(cls, n_samples: int, memory: MemoryBudget, dtype: DTypeLike) -> "TilePlan":
+        """The largest blocks, up to the useful size, whose temporaries take at most their share of the budget."""
+        fitting = largest_block(memory, dtype)
         shared = -(-n_samples // STRIPS)
         return cls(n_samples, min(fitting, max(SMALLEST_BLOCK, shared)))
 
@@ -91,6 +122,22 @@ class TilePlan:
     def n_tiles(self) -> int:
         n_blocks = -(-self.n_samples // self.block)
         return n_blocks * (n_blocks + 1) // 2
+
+    @property
+    def is_sample(self) -> bool:
+        return False
+
+    @property
+    def n_anchors(self) -> int:
+        return self.n_samples
+
+    @property
+    def anchors(self) -> IntArray:
+        return np.arange(self.n_samples)
+
+    @property
+    def batches(self) -> tuple[IntArray, ...]:
+        return ()
 
     def blocks(self) -> list[slice]:
         return runs(self.n_samples, self.block)
@@ -105,9 +152,9 @@ class TilePlan:
             yield from strip
 
 
-def largest_block(memory_budget: int, dtype: DTypeLike) -> int:
-    """Side of the largest useful square tile whose temporaries take at most a quarter of the budget."""
-    cells = memory_budget / 4 / (np.dtype(dtype).itemsize * TILES_IN_WORK * THREADS)
+def largest_block(memory: MemoryBudget, dtype: DTypeLike) -> int:
+    """Side of the largest useful square tile whose temporaries take at most their share of the budget."""
+    cells = memory.tiles / (np.dtype(dtype).itemsize * TILES_IN_WORK * THREADS)
     return int(min(max(cells, 1) ** 0.5, LARGEST_BLOCK))
 
 

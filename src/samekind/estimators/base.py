@@ -16,6 +16,7 @@ from samekind._version import __version__
 from samekind.estimators.data import TrainingData, checked_rows, is_store
 from samekind.evaluation.pairs import label_pairs
 from samekind.evaluation.verification import best_threshold
+from samekind.feature_store import FeatureStore
 from samekind.kernels.lengths import Normalise
 from samekind.kernels.types import Array, IntArray
 from samekind.model.basis import Basis
@@ -198,12 +199,10 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             raise ValueError(problem)
         return X, y, places
 
-    def _checked_store(self, store: Any, y: ArrayLike, rows: ArrayLike | None) -> tuple[NDArray[Any], IntArray]:
-        if not getattr(store, "complete", True):
-            raise ValueError(
-                f"The store {store.path} is unfinished: {len(store)} of {store.planned} pictures are in it. Run the "
-                "same `samekind extract` again to finish it."
-            )
+    def _checked_store(
+        self, store: FeatureStore, y: ArrayLike, rows: ArrayLike | None
+    ) -> tuple[NDArray[Any], IntArray]:
+        store.check_complete()
         labels = column_or_1d(y)
         if len(labels) != len(store):
             raise ValueError(

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,8 +21,8 @@ EVERYTHING = -1  # whitened dimensions: all that are not noise
 Progress = Callable[[int, int], None]
 
 
-def is_store(X: Any) -> bool:
-    return hasattr(X, "panel") and hasattr(X, "group_sizes")
+def is_store(X: Any) -> TypeGuard[FeatureStore]:
+    return isinstance(X, FeatureStore)
 
 
 def checked_rows(rows: ArrayLike | None, n_samples: int, *, once: bool = True) -> IntArray:
@@ -77,8 +77,7 @@ class TrainingData:
         """Whitened on these samples, `dims` directions of a group at the most; as it is where None."""
         if dims is None:
             return self
-        if hasattr(self.store, "read_ahead"):
-            self.store.read_ahead(range(len(self.store.group_sizes)))
+        self.store.read_ahead(range(len(self.store.group_sizes)))
         whitening = Whitening.learned(
             self.store,
             np.arange(len(self.rows)),
@@ -103,7 +102,7 @@ class TrainingData:
 
     def families(self, families: Any) -> dict[Hashable, list[int]]:
         """Those given, or else those of the store."""
-        own = getattr(self.X, "families", None)
+        own = self.X.families if is_store(self.X) else None
         if families is None and own is not None:
             return {family: list(members) for family, members in own.items()}
         return families_from(families, self.groups)
@@ -183,13 +182,12 @@ class TrainingData:
 
     def extractor(self, chosen: Sequence[int]) -> Mapping[str, Any] | None:
         """How the columns of the chosen groups come from a picture, where X is a store of pictures."""
-        notes = getattr(self.X, "front_end", None)
-        if not notes or not len(chosen):
+        if not is_store(self.X) or not self.X.front_end or not len(chosen):
             return None
         from samekind.images.extractor import Extractor
 
-        numbers = getattr(self.X, "numbers", None)  # of the groups in the whole store, where X is a part of it
-        return Extractor.from_json(notes).only(sorted(chosen if numbers is None else numbers[list(chosen)])).to_json()
+        numbers = chosen if self.X.numbers is None else self.X.numbers[list(chosen)]
+        return Extractor.from_json(self.X.front_end).only(sorted(numbers)).to_json()
 
     def _columns(self, chosen: Sequence[int]) -> tuple[IntArray, IntArray]:
         """The columns of the chosen groups in rising order, and the order that makes them so."""
@@ -210,5 +208,4 @@ def _groups_of(store: FeatureStore, feature_groups: GroupSpec) -> FeatureGroups:
     sizes = store.group_sizes
     ends = np.cumsum(sizes)
     columns = tuple(np.arange(end - size, end) for end, size in zip(ends, sizes, strict=True))
-    names = getattr(store, "group_names", None) or [str(k) for k in range(len(sizes))]
-    return FeatureGroups(tuple(names), columns)
+    return FeatureGroups(tuple(store.group_names), columns)

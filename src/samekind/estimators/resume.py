@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from samekind.checkpoint import Checkpoint, NoCheckpoint, Snapshot, Snapshots, fingerprint
-from samekind.estimators.data import TrainingData
+from samekind.estimators.data import TrainingData, is_store
 from samekind.estimators.progress import Listeners
 from samekind.model.basis import Basis
 from samekind.store import panels_of
@@ -99,7 +99,7 @@ def _plain(value: Any) -> Any:
 
 def _fingerprint_of(data: TrainingData) -> str:
     """Of every number that is learned from; a store that knows checksums of its files answers by them."""
-    known = getattr(data.X, "content_digest", lambda: None)()
+    known = data.X.content_digest() if is_store(data.X) else None
     if known is not None:
         return f"{known} {fingerprint(data.rows)}"
     sizes, digest = data.store.group_sizes, hashlib.blake2b(digest_size=16)

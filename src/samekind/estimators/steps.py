@@ -19,7 +19,7 @@ from sklearn.utils import check_random_state
 
 from samekind.checkpoint import NoCheckpoint, Snapshot, Snapshots
 from samekind.compute.executor import Executor
-from samekind.compute.memory import parse_bytes
+from samekind.compute.memory import MemoryBudget, parse_bytes
 from samekind.compute.sources import FactoredDistances
 from samekind.estimators.data import EVERYTHING, TrainingData
 from samekind.estimators.progress import Listeners, Stage
@@ -119,7 +119,7 @@ class LossSettings:
         if self.n_neighbors is not None:
             relation = relation.with_neighbors(panels, self.n_neighbors, resources.memory_budget)
         executor = resources.executor if relation.n_samples > FEW_SAMPLES else Executor(1)
-        return Objective.over(self.loss, relation, executor, resources.memory_budget, dtype)
+        return Objective.over(self.loss, relation, executor, MemoryBudget(resources.memory_budget), dtype)
 
 
 @dataclass(frozen=True)

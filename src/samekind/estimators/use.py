@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from samekind.evaluation import mean_average_precision, verify
 from samekind.evaluation.pairs import label_pairs
+from samekind.feature_store import FeatureStore
 from samekind.kernels.distances import squared_distances
 from samekind.kernels.flips import flip_free_codes
 from samekind.kernels.types import Array, IntArray
@@ -37,7 +38,7 @@ def codes_in_use(metric: Metric, X: Any, rows: IntArray) -> Array:
 
 def groups_with_mirror(X: Any) -> list[int]:
     """The groups of a store of pictures whose mirror image is in it too."""
-    if not getattr(X, "front_end", None):
+    if not isinstance(X, FeatureStore) or not X.front_end:
         raise ValueError(
             'mirror="mean" and "distances" are for stores of pictures, but this is data without pictures: leave mirror '
             'at "none".'
@@ -68,7 +69,7 @@ def plain_score(X: Any, rows: IntArray, labels: NDArray[Any], memory_budget: int
 
 
 def _panels(X: Any, rows: IntArray) -> Any:
-    if not hasattr(X, "panel"):
+    if not isinstance(X, FeatureStore):
         yield np.asarray(X[rows], np.float64) - X[rows].mean(axis=0)
         return
     from samekind.store import panels_of

@@ -1,8 +1,20 @@
 """Pure functions on arrays: no scikit-learn, no input or output, no clock.
 
-Tile by tile, the paper's sums over all pairs are
+Tile by tile, the paper's sums over all pairs (Huang, Zhu and Yu, arXiv:1212.6094) are
 
-    distances  ->  reductions (row statistics)  ->  weights (losses)  ->  laplacian (gradients, scores)
+    distances  ->  reductions (row statistics)  ->  weights (losses)  ->  laplacian (gradients, scores: Eq. 6)
+         exponentials, runs: every cell of a tile             sketch, blocks: many groups for the price of one pass
 
-and `spectral` takes the small matrices that come out back to where a metric may be.
+and `spectral` takes the small matrices that come out back to where a metric may be (Pi_PSD, Pi_nu), and factors them.
+
+    called by                     kernels
+    compute, relation, losses     distances, exponentials, runs, reductions
+    objective                     laplacian, reductions
+    solvers                       laplacian, spectral, sketch (subspace iteration: Halko, Martinsson and Tropp, 2011)
+    store, images                 halves (float16 to float32), logarithm (of covariance matrices), spectral
+    model, estimators             lengths (codes by their length), flips (flip-free distances, section 4.1)
+    evaluation                    distances, reductions
+
+`fused`, `blocks`, `halves` and `logarithm` are compiled by numba, as `compiled` says; the NumPy of `exponentials` is
+the oracle of `fused`, and takes small tiles.
 """

@@ -23,10 +23,10 @@ class WeightTile(NamedTuple):
     row_sums: Array  # (n,) of H; kept with it, as every form needs them
     col_sums: Array  # (m,)
     value: float  # the tile's share of the loss, where the loss is a sum over tiles
-    number: int  # of a sample's tile, or -1
+    number: int | None  # of a sample's tile
 
     @classmethod
-    def of(cls, rows: Samples, cols: Samples, H: Array, value: float, number: int = -1) -> "WeightTile":
+    def of(cls, rows: Samples, cols: Samples, H: Array, value: float, number: int | None = None) -> "WeightTile":
         return cls(rows, cols, H, *row_and_column_sums(H), value, number)
 
 
@@ -117,17 +117,17 @@ class Sums:
     """Arrays that belong to certain samples, those of the same samples added up."""
 
     def __init__(self) -> None:
-        self.sums: dict[tuple[int, int], tuple[Samples, Array]] = {}
+        self.sums: list[tuple[Samples, Array]] = []  # few: those of one strip
 
     def add(self, samples: Samples, array: Array) -> None:
-        key = (samples.start, samples.stop) if isinstance(samples, slice) else (-1, id(samples))
-        if key in self.sums:
-            self.sums[key][1].__iadd__(array)
-        else:
-            self.sums[key] = samples, array
+        for present, total in self.sums:
+            if present is samples or (isinstance(samples, slice) and isinstance(present, slice) and present == samples):
+                total += array
+                return
+        self.sums.append((samples, array))
 
     def subtract_from(self, total: Matrix) -> None:
-        for samples, array in self.sums.values():
+        for samples, array in self.sums:
             total[samples] -= array
 
 

@@ -22,7 +22,7 @@ def normalised(codes: Array, normalise: Normalise) -> Array:
     return divided
 
 
-def normalised_blocks(codes: Array, starts: IntArray, normalise: Normalise) -> Array:
+def normalised_blocks(codes: Array, starts: IntArray, normalise: Normalise, *, at_once: int = AT_ONCE) -> Array:
     """z, z / sqrt(r) or z / r of each block z of each row, r its root mean square: (n, D) -> (n, D).
 
     Blocks begin at `starts`, the first of which is 0. A block of zeros stays as it is.
@@ -30,7 +30,7 @@ def normalised_blocks(codes: Array, starts: IntArray, normalise: Normalise) -> A
     if normalise == "none" or not len(starts):
         return codes
     sizes, divided = np.diff(np.append(starts, codes.shape[1])), np.empty_like(codes)
-    rows = max(1, AT_ONCE // codes.shape[1])
+    rows = max(1, at_once // codes.shape[1])
     for first in range(0, len(codes), rows):
         some = codes[first : first + rows]
         largest = _or_one(np.maximum.reduceat(np.abs(some), starts, axis=1))

@@ -16,7 +16,6 @@ from samekind.kernels.laplacian import Degrees, OverBlocks, Part, Sums, WeightTi
 from samekind.kernels.spectral import Matrix, symmetrised
 from samekind.kernels.types import Array, IntArray, full_lanes, places
 
-BIG_CLASS, PANEL_ROWS = 32, 96  # samples from which on a class is worth matrix products, and rows of each
 SHORTEST = 1e-5  # of the longest direction: the squares of shorter ones are too near to rounding errors
 PROBES = 8  # random directions beside Q: they tell how much it misses, and are a start for what it has not seen yet
 
@@ -37,6 +36,8 @@ class ClassLayout:
     starts: IntArray  # (n_blocks,) first sample of each block
     sizes: IntArray  # (n_blocks,)
     n_samples: int
+    big_class: int = 32  # samples from which on a class is worth matrix products,
+    panel_rows: int = 96  # of so many rows each
 
     @classmethod
     def of(cls, class_sizes: IntArray, most_cells: int) -> "ClassLayout":
@@ -72,15 +73,15 @@ class ClassLayout:
     @cached_property
     def upper(self) -> Upper:
         """Small blocks row by row; big ones in several rows at once, worth a matrix product each."""
-        small, big = np.flatnonzero(self.sizes < BIG_CLASS), np.flatnonzero(self.sizes >= BIG_CLASS)
+        small, big = np.flatnonzero(self.sizes < self.big_class), np.flatnonzero(self.sizes >= self.big_class)
         panels, entries = self._rows_above(small)
         times = [np.full(len(entries), 2, np.float32)]
         all_panels, all_entries, filled = [panels], [entries], len(entries)
         for start, size, at in zip(
             *(each[big].tolist() for each in (self.starts, self.sizes, self.offsets)), strict=True
         ):
-            for row in range(0, size - 1, PANEL_ROWS):
-                i, j = np.ogrid[row : min(row + PANEL_ROWS, size - 1), row + 1 : size]
+            for row in range(0, size - 1, self.panel_rows):
+                i, j = np.ogrid[row : min(row + self.panel_rows, size - 1), row + 1 : size]
                 all_panels.append(np.array([[start + row, start + row + 1, len(i), j.size, filled]]))
                 all_entries.append((at + i * size + j).ravel())
                 times.append(np.float32(2) * (j > i).ravel())

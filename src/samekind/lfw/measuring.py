@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 import numpy as np
@@ -17,7 +16,7 @@ from samekind.kernels.types import Array, IntArray
 from samekind.lfw.watch import Count
 from samekind.model.encoder import codes_with_mirror
 from samekind.model.metric import Metric
-from samekind.threads import effective_threads
+from samekind.threads import ThreadPool
 
 BATCH = 256  # pictures whose features are held at once
 MEAN_OF = 500  # pictures are enough for a mean face
@@ -52,7 +51,7 @@ def mean_picture(extractor: Extractor, files: Sequence[ImageFile], n_jobs: int |
     """The mean crop of some of the pictures, spread evenly over them."""
     align = extractor.aligner()
     some = files[:: -(-len(files) // MEAN_OF)]
-    with ThreadPoolExecutor(effective_threads(n_jobs)) as pool:
+    with ThreadPool(n_jobs) as pool:
         crops = pool.map(lambda file: align(load_image(file.path), file.name).picture, some)
         return np.mean(list(crops), axis=0)
 
@@ -102,7 +101,7 @@ def _features(
     def features(file: ImageFile) -> Array:
         return extractor.features_and_mirrored(align(load_image(file.path), file.name).picture)
 
-    with ThreadPoolExecutor(effective_threads(n_jobs)) as pool:
+    with ThreadPool(n_jobs) as pool:
         for start in range(0, len(files), BATCH):
             both = []
             for done, each in enumerate(pool.map(features, files[start : start + BATCH]), start + 1):

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from samekind.feature_store import FeatureStore
 from samekind.kernels.lengths import NORMALISATIONS, Normalise, normalised_blocks
 from samekind.model.fields import (
     Floats,
@@ -212,7 +213,7 @@ class Basis:
 
     def read(self, X: Any, rows: ArrayLike | None = None) -> Iterator[Floats]:
         """The columns of an array or a store that this basis reads, some thousand rows at a time."""
-        if hasattr(X, "panel"):
+        if isinstance(X, FeatureStore):
             yield from self._read_store(X, np.arange(len(X)) if rows is None else np.asarray(rows))
             return
         selected = self.select(X, "X") if rows is None else X[np.asarray(rows)]
@@ -255,7 +256,7 @@ class Basis:
         dense: Floats = weighed.toarray() if components is None else np.asarray(components @ weighed)
         return dense
 
-    def _read_store(self, store: Any, rows: Ints) -> Iterator[Floats]:
+    def _read_store(self, store: FeatureStore, rows: Ints) -> Iterator[Floats]:
         ends = np.cumsum(store.group_sizes)
         if ends[-1] != self.n_features:
             raise ValueError(f"This store has {ends[-1]} features, but this metric takes {self.n_features}.")

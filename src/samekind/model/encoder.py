@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -16,7 +15,7 @@ from samekind.images.extractor import Extractor, picture_from
 from samekind.images.load import ImageError
 from samekind.kernels.flips import flip_free_codes
 from samekind.kernels.types import Array, Mirror
-from samekind.threads import effective_threads
+from samekind.threads import ThreadPool
 
 BATCH = 64  # pictures whose features are held at once
 
@@ -86,7 +85,7 @@ class Encoder:
             return self._describe(aligned)
 
         codes = [np.empty((0, self.n_components + (self.mirror == "distances")), np.float32)]
-        with ThreadPoolExecutor(effective_threads(n_jobs)) as pool:
+        with ThreadPool(n_jobs) as pool:
             for start in range(0, len(pictures), BATCH):
                 kept = []
                 for done, each in enumerate(pool.map(features, pictures[start : start + BATCH]), start + 1):

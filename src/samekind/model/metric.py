@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from samekind.feature_store import FeatureStore
 from samekind.files import write_whole
 from samekind.kernels.flips import flip_free_distances
 from samekind.kernels.lengths import NORMALISATIONS, Normalise, normalised
@@ -185,7 +186,7 @@ class Metric:
         An array has all features, or the selected columns alone. float32 stays float32 (float16 becomes it);
         everything else is computed in float64.
         """
-        if not hasattr(X, "panel"):
+        if not isinstance(X, FeatureStore):
             X = finite_floats(X, "X")
             if X.ndim != 2:
                 raise ValueError(

@@ -1,7 +1,23 @@
-"""Where the feature groups x^(k) lie, and how they are handed out: in panels of whole groups."""
+"""Where the feature groups x^(k) lie, and how they are handed out: in panels of whole groups.
 
+    FeatureStore             what callers may ask of any store, with defaults (samekind.feature_store)
+      ArrayStore    array    columns of an array in memory, in `groups.FeatureGroups`
+      DiskStore     disk     float16 shards in a folder, memory-mapped; `manifest` is its table of contents
+      RowsOf, GroupsOf, RootsOf, MirrorMeansOf
+                    views    some samples, some groups, roots of the numbers, means of mirror images; nothing is copied
+      WhitenedStore whiten   groups whitened by PCA on the training samples (section 4 of arXiv:1212.6094)
+
+    writer      makes a DiskStore shard by shard                 called by extraction
+    base        panels_of: all groups, some side by side         called by solvers, estimators
+    scan        many groups at once, stacked in one buffer       called by solvers.selection
+
+`estimators.data` puts them together: RowsOf(store, rows), whitened where asked for, is what solvers see. `model` reads
+the chosen groups of any store. Moments of a group are merged block by block of rows (Chan, Golub and LeVeque, 1979).
+"""
+
+from samekind.feature_store import FeatureStore
 from samekind.store.array import ArrayStore
-from samekind.store.base import FeatureStore, centred, panels_of
+from samekind.store.base import centred, panels_of
 from samekind.store.disk import DiskStore
 from samekind.store.groups import FeatureGroups
 from samekind.store.manifest import Family, StoreError

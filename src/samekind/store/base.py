@@ -1,27 +1,12 @@
-"""What a store of feature groups offers."""
+"""The groups of a store, in panels of whole groups."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
+from samekind.feature_store import FeatureStore
 from samekind.kernels.types import Array, IntArray
-
-WIDEST_PANEL = 1024  # columns: wide enough for BLAS to run at full speed
-
-
-class FeatureStore(Protocol):
-    """N samples, each with K feature groups of any sizes."""
-
-    @property
-    def group_sizes(self) -> IntArray: ...
-
-    @property
-    def dtype(self) -> np.dtype[Any]: ...
-
-    def panel(self, groups: Sequence[int], rows: IntArray) -> Array:
-        """Some groups side by side, for some samples in this order: (len(rows), sum of sizes), a copy."""
-        ...
 
 
 class Panel(NamedTuple):
@@ -33,7 +18,7 @@ class Panel(NamedTuple):
 def panels_of(store: FeatureStore, groups: Sequence[int], rows: IntArray, *, centre: bool = True) -> Iterator[Panel]:
     """All the groups named, in panels of whole groups, centred unless they are to be as they are."""
     sizes = store.group_sizes
-    for batch in batches([int(sizes[k]) for k in groups]):
+    for batch in batches([int(sizes[k]) for k in groups], store.widest_panel):
         chosen = [int(groups[at]) for at in batch]
         ends = np.cumsum(sizes[chosen]).tolist()
         columns = [slice(end - int(sizes[k]), end) for k, end in zip(chosen, ends, strict=True)]
@@ -47,11 +32,11 @@ def centred(Z: Array) -> Array:
     return Z
 
 
-def batches(sizes: list[int]) -> Iterator[range]:
+def batches(sizes: list[int], widest: int) -> Iterator[range]:
     """Runs of groups that make a panel each."""
     start = width = 0
     for at, size in enumerate(sizes):
-        if at > start and width + size > WIDEST_PANEL:
+        if at > start and width + size > widest:
             yield range(start, at)
             start, width = at, 0
         width += size

@@ -7,6 +7,7 @@ import math
 import mmap
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from samekind.feature_store import FeatureStore
 from samekind.kernels.types import IntArray
 from samekind.store.manifest import (
     STORED,
@@ -25,13 +27,22 @@ from samekind.store.manifest import (
     read_record,
     shard_file,
 )
-from samekind.threads import effective_threads, in_threads
+from samekind.threads import ThreadPool, effective_threads
 
 _PANEL = np.dtype(np.float32)
-_MOST_MAPS = 256  # each keeps a file open, and a process may have about a thousand
-_WORTH_THREADS = 1 << 22  # bytes of a panel
-_FEW = 0.5  # share of a family's groups up to which they are read one by one, without what lies between them
-_CACHE_SHARE = 0.5  # of the machine's memory that groups read ahead may take
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """How files are read; what comes out does not depend on it."""
+
+    most_maps: int = 256  # each keeps a file open, and a process may have about a thousand
+    worth_threads: int = 1 << 22  # bytes of a panel
+    few: float = 0.5  # share of a family's groups up to which they are read one by one, without what lies between them
+    cache_share: float = 0.5  # of the machine's memory that groups read ahead may take
+
+
+DEFAULT_OPTIONS = ReadOptions()
 
 
 class _Piece(NamedTuple):
@@ -67,7 +78,7 @@ class _Mapped(NamedTuple):
             self.file.madvise(mmap.MADV_WILLNEED, page, begin + length - page)
 
 
-class DiskStore:
+class DiskStore(FeatureStore):
     """A store in a folder, as a `FeatureStore`: panels come in float32, whatever fits no memory stays on disk.
 
     Groups are numbered through all families. An unfinished store has the rows made so far. `n_jobs` threads gather
@@ -79,27 +90,35 @@ class DiskStore:
     can_stack = True
 
     def __init__(
-        self, path: Path, manifest: Manifest, records: Mapping[int, ShardRecord], n_jobs: int | None = None
+        self,
+        path: Path,
+        manifest: Manifest,
+        records: Mapping[int, ShardRecord],
+        n_jobs: int | None = None,
+        options: ReadOptions = DEFAULT_OPTIONS,
     ) -> None:
         self.path = path
         self.manifest = manifest
         self.records = dict(records)
         self.n_jobs = n_jobs
+        self.options = options
         planned = [manifest.images[row] for record in self.records.values() for row in record.rows]
-        self.image_ids: NDArray[np.str_] = np.array([image for image, _ in planned], dtype=np.str_)
-        self.labels: NDArray[np.str_] = np.array([label for _, label in planned], dtype=np.str_)
-        self.group_sizes: IntArray = np.repeat(
+        self._image_ids: NDArray[np.str_] = np.array([image for image, _ in planned], dtype=np.str_)
+        self._labels: NDArray[np.str_] = np.array([label for _, label in planned], dtype=np.str_)
+        self._group_sizes: IntArray = np.repeat(
             np.array([family.size for family in manifest.families], dtype=np.intp),
             [len(family.groups) for family in manifest.families],
         )
-        self.group_names = [f"{family.name} {group}" for family in manifest.families for group in family.groups]
+        self._group_names = [f"{family.name} {group}" for family in manifest.families for group in family.groups]
         self._numbers = list(self.records)
         self._starts = np.cumsum([0, *(len(record.rows) for record in self.records.values())])
-        self._mapped = lru_cache(maxsize=_MOST_MAPS)(self._map)
+        self._mapped = lru_cache(maxsize=options.most_maps)(self._map)
         self._last_pieces: tuple[IntArray, list[_Piece]] = np.zeros(0, np.intp), []
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], n_jobs: int | None = None) -> DiskStore:
+    def open(
+        cls, path: str | os.PathLike[str], n_jobs: int | None = None, options: ReadOptions = DEFAULT_OPTIONS
+    ) -> DiskStore:
         """The store in a folder; files that are missing, cut short or foreign are noticed, none is read whole."""
         folder = Path(path)
         manifest = read_manifest(folder)
@@ -107,10 +126,10 @@ class DiskStore:
         for number, shard in enumerate(manifest.shards):
             if (folder / shard_file(number)).exists():
                 records[number] = read_record(folder, number, shard, manifest.families)
-        return cls(folder, manifest, records, n_jobs)
+        return cls(folder, manifest, records, n_jobs, options)
 
     def __len__(self) -> int:
-        return len(self.image_ids)
+        return len(self._image_ids)
 
     def __repr__(self) -> str:
         images = f"{len(self):,} images" + ("" if self.complete else f" so far, {self.planned:,} planned")
@@ -120,6 +139,22 @@ class DiskStore:
     @property
     def _families(self) -> tuple[Family, ...]:
         return self.manifest.families
+
+    @property
+    def group_sizes(self) -> IntArray:
+        return self._group_sizes
+
+    @property
+    def group_names(self) -> list[str]:
+        return self._group_names
+
+    @property
+    def labels(self) -> NDArray[np.str_]:
+        return self._labels
+
+    @property
+    def image_ids(self) -> NDArray[np.str_]:
+        return self._image_ids
 
     @property
     def n_rows(self) -> int:
@@ -158,6 +193,14 @@ class DiskStore:
     def complete(self) -> bool:
         return len(self.records) == len(self.manifest.shards)
 
+    def check_complete(self) -> None:
+        """A `ValueError` where pictures are still to come."""
+        if not self.complete:
+            raise ValueError(
+                f"The store {self.path} is unfinished: {len(self)} of {self.planned} pictures are in it. Run the "
+                "same `samekind extract` again to finish it."
+            )
+
     @property
     def skipped(self) -> dict[str, str]:
         """Why an image has no row; one that got a row when it was tried again is not among them."""
@@ -191,18 +234,14 @@ class DiskStore:
         shape = (len(wanted), int(self.group_sizes[chosen].sum()))
         panel = np.empty(shape, _PANEL) if out is None else _checked_out(out, shape)
         parts, pieces = list(self._parts(chosen)), self._pieces(wanted)
-        n_threads = 1 if panel.nbytes < _WORTH_THREADS else effective_threads(self.n_jobs)
-        in_threads(lambda at: self._gather(pieces[at::n_threads], parts, panel), range(n_threads), n_threads)
+        n_threads = 1 if panel.nbytes < self.options.worth_threads else effective_threads(self.n_jobs)
+        with ThreadPool(n_threads) as pool:
+            pool.run(lambda at: self._gather(pieces[at::n_threads], parts, panel), range(n_threads))
         return panel
 
     def stacked(
         self, groups: Sequence[int], rows: ArrayLike, means: NDArray[np.float32], out: NDArray[np.float32]
     ) -> None:
-        """Into out[j, i] the features of group j of row i less means[j], for some groups and rows in this order.
-
-        `out` (len(groups), len(rows), w) may be wider than a group; zeros follow. One thread does it: others may do
-        other groups.
-        """
         from samekind.kernels.halves import gather_stacked
 
         chosen = _indices(groups, len(self.group_sizes), "group")
@@ -221,10 +260,10 @@ class DiskStore:
         """
         chosen = _indices(groups, len(self.group_sizes), "group")
         nbytes = self.n_rows * int(self.group_sizes[chosen].sum()) * STORED.itemsize
-        if not hasattr(mmap, "MADV_WILLNEED") or nbytes > _CACHE_SHARE * _physical_memory():
+        if not hasattr(mmap, "MADV_WILLNEED") or nbytes > self.options.cache_share * _physical_memory():
             return
         for part in self._parts(chosen):
-            if len(part.groups) <= _FEW * len(part.family.groups):
+            if len(part.groups) <= self.options.few * len(part.family.groups):
                 wanted = np.sort(part.groups)
                 for number in (number for number, record in self.records.items() if record.rows):
                     self._array(part.family, number).read_ahead(wanted)

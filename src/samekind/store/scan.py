@@ -9,8 +9,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from samekind.feature_store import FeatureStore
 from samekind.kernels.types import IntArray, full_lanes
-from samekind.store.base import FeatureStore, centred
+from samekind.store.base import centred
 from samekind.store.whiten import WhitenedStore
 
 
@@ -63,11 +64,11 @@ class Sources:
 
     def _fill(self, stack: NDArray[np.float32], named: IntArray, numbers: IntArray, sizes: list[int]) -> None:
         """The features of each group, centred, and zeros."""
-        if self.whitening is not None and getattr(self.raw, "can_stack", False):
+        if self.whitening is not None and self.raw.can_stack:
             means = np.zeros((len(stack), stack.shape[2]), np.float32)
             for mean, k in zip(means, named, strict=True):
                 mean[: len(self.whitening.means[k])] = self.whitening.means[k]
-            self.raw.stacked(numbers.tolist(), self.rows, means, stack)  # type: ignore[attr-defined]
+            self.raw.stacked(numbers.tolist(), self.rows, means, stack)
         else:
             for Z, k, size in zip(stack, numbers.tolist(), sizes, strict=True):
                 Z[:, :size] = centred(self.raw.panel([k], self.rows))

@@ -1,20 +1,27 @@
 """Views of a store: some of its samples, some of its feature groups, roots of its numbers, means of mirror images."""
 
 import hashlib
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from samekind.feature_store import FeatureStore
 from samekind.kernels.types import Array, BoolArray, IntArray
-from samekind.store.base import FeatureStore
 
 
-class _Part:
-    """What a part of a store has from the whole."""
+class _View(FeatureStore):
+    """What any view has from the store."""
 
     store: FeatureStore
+
+    def __len__(self) -> int:
+        return len(self.store)
+
+    @property
+    def group_sizes(self) -> IntArray:
+        return self.store.group_sizes
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -22,27 +29,26 @@ class _Part:
 
     @property
     def stored_dtype(self) -> np.dtype[Any]:
-        """What the numbers were rounded to."""
-        return np.dtype(getattr(self.store, "stored_dtype", self.store.dtype))
+        return self.store.stored_dtype
+
+    @property
+    def widest_panel(self) -> int:
+        return self.store.widest_panel
 
     @property
     def can_stack(self) -> bool:
-        return bool(getattr(self.store, "can_stack", False))
+        return self.store.can_stack
 
     @property
     def numbers(self) -> IntArray | None:
-        """Of the groups in the whole store, that is in its `front_end`; None where all are here."""
-        return getattr(self.store, "numbers", None)
+        return self.store.numbers
 
     def read_ahead(self, groups: Sequence[int]) -> None:
-        """As the store's own, where it has one."""
-        if hasattr(self.store, "read_ahead"):
-            self.store.read_ahead(groups)
+        self.store.read_ahead(groups)
 
     def content_digest(self) -> str | None:
         """A hash of what the whole store holds and how this view changes it; None where the store has none."""
-        known = getattr(self.store, "content_digest", None)
-        whole = None if known is None else known()
+        whole = self.store.content_digest()
         return None if whole is None else f"{whole} {type(self).__name__} {self._view_digest()}"
 
     def _view_digest(self) -> str:
@@ -54,7 +60,7 @@ class _Part:
         return digest.hexdigest()
 
 
-class RowsOf(_Part):
+class RowsOf(_View):
     """A view of a store that has only some of its samples, in the order given; nothing is copied."""
 
     def __init__(self, store: FeatureStore, rows: IntArray):
@@ -64,19 +70,14 @@ class RowsOf(_Part):
     def __len__(self) -> int:
         return len(self.rows)
 
-    @property
-    def group_sizes(self) -> IntArray:
-        return self.store.group_sizes
-
     def panel(self, groups: Sequence[int], rows: IntArray) -> Array:
         return self.store.panel(groups, self.rows[rows])
 
     def stacked(self, groups: Sequence[int], rows: IntArray, means: Array, out: Array) -> None:
-        """As the store's own, where it has one (`can_stack`)."""
-        self.store.stacked(groups, self.rows[rows], means, out)  # type: ignore[attr-defined]
+        self.store.stacked(groups, self.rows[rows], means, out)
 
 
-class GroupsOf(_Part):
+class GroupsOf(_View):
     """A view of a store that has only some of its groups, numbered anew in rising order; nothing is copied."""
 
     def __init__(self, store: FeatureStore, groups: Sequence[int] | IntArray):
@@ -92,20 +93,15 @@ class GroupsOf(_Part):
         self.chosen = chosen  # by their numbers in `store`, which may itself be a view
 
     @classmethod
-    def of_families(cls, store: Any, names: Sequence[Hashable]) -> "GroupsOf":
+    def of_families(cls, store: FeatureStore, names: Sequence[str]) -> "GroupsOf":
         """The groups of some families."""
-        for name in names:
-            _check_family(store, name)
-        return cls(store, [k for name in names for k in store.families[name]])
+        return cls(store, [k for name in names for k in _family(store, name)])
 
     @property
     def numbers(self) -> IntArray:
         """Of the groups in the whole store, also where this is a view of a view."""
-        within: IntArray | None = getattr(self.store, "numbers", None)
+        within = self.store.numbers
         return self.chosen if within is None else within[self.chosen]
-
-    def __len__(self) -> int:
-        return len(self.store)  # type: ignore[arg-type]
 
     @property
     def group_sizes(self) -> IntArray:
@@ -113,13 +109,13 @@ class GroupsOf(_Part):
 
     @property
     def group_names(self) -> list[str]:
-        names = getattr(self.store, "group_names", None) or [str(k) for k in range(len(self.store.group_sizes))]
+        names = self.store.group_names
         return [names[k] for k in self.chosen]
 
     @property
     def families(self) -> Mapping[str, list[int]] | None:
         """The groups of each family that has any left, by their new numbers; None where the store has none."""
-        own = getattr(self.store, "families", None)
+        own = self.store.families
         if own is None:
             return None
         left = {name: np.flatnonzero(np.isin(self.chosen, list(members))).tolist() for name, members in own.items()}
@@ -127,63 +123,44 @@ class GroupsOf(_Part):
 
     @property
     def front_end(self) -> Mapping[str, Any] | None:
-        """How images became the descriptors of the whole store; `numbers` are its groups."""
-        return getattr(self.store, "front_end", None)
+        return self.store.front_end
 
     @property
     def labels(self) -> NDArray[np.str_]:
-        labels: NDArray[np.str_] = self.store.labels  # type: ignore[attr-defined]
-        return labels
+        return self.store.labels
 
     @property
     def image_ids(self) -> NDArray[np.str_]:
-        image_ids: NDArray[np.str_] = self.store.image_ids  # type: ignore[attr-defined]
-        return image_ids
+        return self.store.image_ids
 
     def panel(self, groups: Sequence[int], rows: IntArray) -> Array:
         return self.store.panel(self.chosen[list(groups)].tolist(), rows)
 
     def read_ahead(self, groups: Sequence[int]) -> None:
-        """As the store's own, where it has one."""
         super().read_ahead(self.chosen[list(groups)].tolist())
 
     def stacked(self, groups: Sequence[int], rows: IntArray, means: Array, out: Array) -> None:
-        """As the store's own, where it has one (`can_stack`)."""
-        self.store.stacked(self.chosen[list(groups)].tolist(), rows, means, out)  # type: ignore[attr-defined]
+        self.store.stacked(self.chosen[list(groups)].tolist(), rows, means, out)
 
 
-class _AllGroups(_Part):
+class _AllGroups(_View):
     """What a view that changes numbers, not groups, has from the store."""
-
-    store: Any
-
-    def __len__(self) -> int:
-        return len(self.store)
-
-    @property
-    def group_sizes(self) -> IntArray:
-        sizes: IntArray = self.store.group_sizes
-        return sizes
 
     @property
     def group_names(self) -> list[str]:
-        names: list[str] = self.store.group_names
-        return names
+        return self.store.group_names
 
     @property
-    def families(self) -> Mapping[str, Sequence[int]]:
-        families: Mapping[str, Sequence[int]] = self.store.families
-        return families
+    def families(self) -> Mapping[str, Sequence[int]] | None:
+        return self.store.families
 
     @property
     def labels(self) -> NDArray[np.str_]:
-        labels: NDArray[np.str_] = self.store.labels
-        return labels
+        return self.store.labels
 
     @property
     def image_ids(self) -> NDArray[np.str_]:
-        image_ids: NDArray[np.str_] = self.store.image_ids
-        return image_ids
+        return self.store.image_ids
 
 
 class RootsOf(_AllGroups):
@@ -193,17 +170,20 @@ class RootsOf(_AllGroups):
     """
 
     def __init__(
-        self, store: Any, front_end: Mapping[str, Any] | None = None, *, families: Sequence[str] | None = None
+        self, store: FeatureStore, front_end: Mapping[str, Any] | None = None, *, families: Sequence[str] | None = None
     ):
         self.store = store
-        self.front_end = front_end
+        self._front_end = front_end
         self._rooted = np.full(len(store.group_sizes), families is None)
         for name in families or ():
-            _check_family(store, name)
-            self._rooted[list(store.families[name])] = True
+            self._rooted[list(_family(store, name))] = True
+
+    @property
+    def front_end(self) -> Mapping[str, Any] | None:
+        return self._front_end
 
     def panel(self, groups: Sequence[int], rows: IntArray) -> Array:
-        panel: Array = self.store.panel(groups, rows)
+        panel = self.store.panel(groups, rows)
         chosen = np.asarray(groups, dtype=np.intp)
         if self._rooted[chosen].all():
             return np.sqrt(panel, out=panel)
@@ -212,7 +192,6 @@ class RootsOf(_AllGroups):
         return panel
 
     def stacked(self, groups: Sequence[int], rows: IntArray, means: Array, out: Array) -> None:
-        """As the store's own, where it has one (`can_stack`)."""
         chosen = np.asarray(groups, dtype=np.intp)
         rooted = self._rooted[chosen]
         self.store.stacked(groups, rows, np.where(rooted[:, np.newaxis], np.zeros_like(means), means), out)
@@ -230,18 +209,18 @@ class MirrorMeansOf(_AllGroups):
     Groups k and m hold the same information, in other coordinates.
     """
 
-    def __init__(self, store: Any, mirror_groups: IntArray, mirrored: Mapping[str, Callable[[Array], Array]]):
+    def __init__(self, store: FeatureStore, mirror_groups: IntArray, mirrored: Mapping[str, Callable[[Array], Array]]):
         n_groups = len(store.group_sizes)
         if mirror_groups.shape != (n_groups,):
             raise ValueError(f"mirror_groups has shape {mirror_groups.shape}, but the store has {n_groups} groups.")
         self.store = store
         self.mirror_groups = mirror_groups
-        self._mirrored = {k: mirrored[name] for name, members in store.families.items() for k in members}
+        self._mirrored = {k: mirrored[name] for name, members in (store.families or {}).items() for k in members}
 
     @property
     def front_end(self) -> Mapping[str, Any] | None:
         """How images become the descriptors that the means are taken of."""
-        return getattr(self.store, "front_end", None)
+        return self.store.front_end
 
     def panel(self, groups: Sequence[int], rows: IntArray) -> Array:
         chosen = self._with_mirror(groups)
@@ -257,12 +236,10 @@ class MirrorMeansOf(_AllGroups):
         return panel
 
     def read_ahead(self, groups: Sequence[int]) -> None:
-        """As the store's own, where it has one."""
         chosen = self._with_mirror(groups)
         super().read_ahead(np.unique([chosen, self.mirror_groups[chosen]]).tolist())
 
     def stacked(self, groups: Sequence[int], rows: IntArray, means: Array, out: Array) -> None:
-        """As the store's own, where it has one (`can_stack`)."""
         chosen = self._with_mirror(groups)
         others = np.empty_like(out)
         self.store.stacked(chosen.tolist(), rows, np.zeros_like(means), out)
@@ -292,6 +269,9 @@ def _columns(sizes: IntArray, wanted: BoolArray | None = None) -> Iterator[slice
             yield slice(end - size, end)
 
 
-def _check_family(store: Any, name: Hashable) -> None:
-    if name not in store.families:
-        raise ValueError(f"The store has no family {name!r}; it has {', '.join(map(str, store.families)) or 'none'}.")
+def _family(store: FeatureStore, name: str) -> Sequence[int]:
+    """The groups of a family."""
+    families = store.families or {}
+    if name not in families:
+        raise ValueError(f"The store has no family {name!r}; it has {', '.join(families) or 'none'}.")
+    return families[name]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -11,17 +10,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from samekind.feature_store import FeatureStore
 from samekind.kernels.spectral import Matrix, eigh, with_fixed_signs
 from samekind.kernels.types import Array, IntArray
-from samekind.store.base import WIDEST_PANEL, FeatureStore
-from samekind.threads import effective_threads, in_threads, single_threaded_blas
+from samekind.threads import ThreadPool, effective_threads, single_threaded_blas
 
-ROW_BLOCK = 4096  # with the widest panel 34 MB in float64
-PRODUCT_ROWS = 1024  # of a panel, whitened at once: in the cache
 SMALLEST_SHARE = 1e-8  # of a group's largest variance: what float32 can still tell from nothing
 ABOVE_NOISE = 4.0  # times the variance that rounding of the stored numbers brings
 
 Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class WhiteningOptions:
+    """How the work is cut up; the result does not depend on it but for rounding."""
+
+    row_block: int = 4096  # rows whose moments are taken at once: with the widest panel 34 MB in float64
+    product_rows: int = 1024  # of a panel, whitened at once: in the cache
+
+
+DEFAULT_OPTIONS = WhiteningOptions()
 
 
 @dataclass(frozen=True)
@@ -45,6 +53,7 @@ class Whitening:
         groups: Sequence[int] | None = None,
         progress: Callable[[int, int], None] | None = None,
         n_jobs: int | None = None,
+        options: WhiteningOptions = DEFAULT_OPTIONS,
     ) -> Whitening:
         """The `dims` leading principal directions of each group (None: all), over these rows only.
 
@@ -57,13 +66,10 @@ class Whitening:
         if len(rows) < 2:
             raise ValueError(f"Whitening needs at least 2 rows, but got {len(rows)}.")
         chosen = np.arange(len(store.group_sizes)) if groups is None else np.asarray(groups, dtype=np.intp)
-        learn = partial(_maps, store, rows=rows, dims=dims)
+        learn = partial(_maps, store, rows=rows, dims=dims, row_block=options.row_block)
         made: list[tuple[Vector, Array]] = []
-        with (
-            single_threaded_blas(),
-            ThreadPoolExecutor(effective_threads(n_jobs)) as pool,
-        ):
-            for several in pool.map(learn, _batches(chosen, store.group_sizes)):
+        with single_threaded_blas(), ThreadPool(n_jobs) as pool:
+            for several in pool.map(learn, _batches(chosen, store)):
                 made += several
                 if progress:
                     progress(len(made), len(chosen))
@@ -82,7 +88,7 @@ class Whitening:
         return self.means[at[0]], self.maps[at[0]]
 
 
-class WhitenedStore:
+class WhitenedStore(FeatureStore):
     """A `FeatureStore` of the whitened groups of `raw`, numbered as `whitening.groups` lists them.
 
     `n_jobs` threads whiten a panel, None means all cores.
@@ -90,11 +96,25 @@ class WhitenedStore:
 
     dtype: np.dtype[Any] = np.dtype(np.float32)
 
-    def __init__(self, raw: FeatureStore, whitening: Whitening, n_jobs: int | None = None) -> None:
+    def __init__(
+        self,
+        raw: FeatureStore,
+        whitening: Whitening,
+        n_jobs: int | None = None,
+        options: WhiteningOptions = DEFAULT_OPTIONS,
+    ) -> None:
         self.raw = raw
         self.whitening = whitening
         self.n_jobs = n_jobs
-        self.group_sizes = whitening.widths
+        self.options = options
+        self._group_sizes = whitening.widths
+
+    def __len__(self) -> int:
+        return len(self.raw)
+
+    @property
+    def group_sizes(self) -> IntArray:
+        return self._group_sizes
 
     def panel(self, groups: Sequence[int], rows: IntArray) -> NDArray[np.float32]:
         """Whitened groups side by side: (len(rows), sum of widths)."""
@@ -105,13 +125,11 @@ class WhitenedStore:
         means = [self.whitening.means[k] for k in chosen]
         mean = np.concatenate(means).astype(X.dtype) if means else np.zeros(0, X.dtype)
         work = partial(_whiten, mean, [self.whitening.maps[k] for k in chosen])
-        starts = range(0, len(X), PRODUCT_ROWS)
-        with single_threaded_blas():
-            in_threads(
-                lambda start: work(X[start : start + PRODUCT_ROWS], panel[start : start + PRODUCT_ROWS]),
-                starts,
-                min(len(starts), effective_threads(self.n_jobs)) or 1,
-            )
+        step = self.options.product_rows
+        starts = range(0, len(X), step)
+        n_threads = min(len(starts), effective_threads(self.n_jobs)) or 1
+        with single_threaded_blas(), ThreadPool(n_threads) as pool:
+            pool.run(lambda start: work(X[start : start + step], panel[start : start + step]), starts)
         return panel
 
 
@@ -134,29 +152,31 @@ def _whiten(mean: Array, maps: list[Array], X: Array, out: NDArray[np.float32]) 
         read, written = read + d, written + w
 
 
-def _batches(groups: IntArray, sizes: IntArray) -> Iterator[IntArray]:
-    step = max(1, WIDEST_PANEL // int(sizes[groups].max(initial=1)))
+def _batches(groups: IntArray, store: FeatureStore) -> Iterator[IntArray]:
+    step = max(1, store.widest_panel // int(store.group_sizes[groups].max(initial=1)))
     for start in range(0, len(groups), step):
         yield groups[start : start + step]
 
 
-def _maps(store: FeatureStore, groups: IntArray, *, rows: IntArray, dims: int | None) -> list[tuple[Vector, Array]]:
-    stored, precision = np.dtype(getattr(store, "stored_dtype", store.dtype)), _precision(store.dtype)
+def _maps(
+    store: FeatureStore, groups: IntArray, *, rows: IntArray, dims: int | None, row_block: int
+) -> list[tuple[Vector, Array]]:
+    stored, precision = store.stored_dtype, _precision(store.dtype)
     made = []
-    for mean, covariance in _moments(store, groups, rows):
+    for mean, covariance in _moments(store, groups, rows, row_block):
         noise = _rounding_noise(mean, covariance, stored)
         made.append((mean, _whitening_map(covariance, noise, dims).astype(precision)))
     return made
 
 
-def _moments(store: FeatureStore, groups: IntArray, rows: IntArray) -> list[tuple[NDArray[np.float64], Matrix]]:
+def _moments(store: FeatureStore, groups: IntArray, rows: IntArray, row_block: int) -> list[tuple[Vector, Matrix]]:
     """Mean and covariance of each group, block of rows by block of rows, merged by Chan's formula."""
     ends = np.cumsum(store.group_sizes[groups]).tolist()
     columns = [slice(end - int(store.group_sizes[k]), end) for k, end in zip(groups, ends, strict=True)]
     mean = np.zeros(ends[-1])
     scatters = [np.zeros((part.stop - part.start,) * 2) for part in columns]
-    for start in range(0, len(rows), ROW_BLOCK):
-        X = store.panel(groups.tolist(), rows[start : start + ROW_BLOCK]).astype(np.float64, copy=False)
+    for start in range(0, len(rows), row_block):
+        X = store.panel(groups.tolist(), rows[start : start + row_block]).astype(np.float64, copy=False)
         block_mean = X.mean(axis=0)
         X -= block_mean
         shift, share = block_mean - mean, len(X) / (start + len(X))

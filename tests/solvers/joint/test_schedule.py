@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from samekind.compute import anchors as anchor_plans
+from samekind.compute.anchors import SamplingOptions
 from samekind.solvers.joint import algorithm, monitor, schedule
 from samekind.solvers.joint.problem import JointProblem
 from samekind.solvers.joint.schedule import expected_gain, sample_sizes, within_noise
@@ -22,6 +22,7 @@ SIZES = (4,) * 40  # N = 160
 WIDTH = 8
 RIDGE = 0.05
 TOL = 2e-3
+FEW_BATCHES = SamplingOptions(batches=5)
 STAGES = [20, 40, 160]  # anchors; in the end all rows
 
 
@@ -30,14 +31,13 @@ def several_stages(monkeypatch):
     """As `STAGES` says; one thread of BLAS, as the estimators have it."""
     monkeypatch.setattr(schedule, "FIRST_ANCHORS", 20)
     monkeypatch.setattr(schedule, "GROWTH", 2)
-    monkeypatch.setattr(anchor_plans, "BATCHES", 5)
     with single_threaded_blas():
         yield
 
 
 @lru_cache
 def case(loss, n_jobs=1):
-    return cases.case(loss, SIZES, WIDTH, block=160, n_jobs=n_jobs)
+    return cases.case(loss, SIZES, WIDTH, block=160, n_jobs=n_jobs, sampling=FEW_BATCHES)
 
 
 def problem_of(loss, trace_bound=np.inf, n_jobs=1):
@@ -162,7 +162,7 @@ def overfitting(loss):
     labels = np.repeat(np.arange(80), 4)
     X = rng.normal(size=(320, 40))
     X[:, :4] += 3 * rng.normal(size=(80, 4))[labels]
-    made = cases.case_of(loss, X, labels, block=160)
+    made = cases.case_of(loss, X, labels, block=160, sampling=FEW_BATCHES)
     return JointProblem(made.objective, made.Z, 1e-3)
 
 

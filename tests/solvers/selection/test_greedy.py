@@ -15,7 +15,6 @@ from samekind.solvers.selection import SelectionOptions, select_groups
 from samekind.solvers.selection.blocks import BlockMetric, BlockProblem, curvature_by_scale
 from samekind.solvers.selection.scoring import Scoring
 from samekind.store import ArrayStore, FeatureGroups
-from samekind.store import base as store_base
 from tests import cases, oracle
 from tests.cases import solve_joint
 
@@ -44,12 +43,12 @@ class State:
         )
 
 
-def state_after(loss, n_steps, *, room=cases.PLENTY, dtype=np.float64, spread=1.0):
+def state_after(loss, n_steps, *, room=cases.PLENTY, dtype=np.float64, spread=1.0, widest_panel=1024):
     case = cases.case(loss, dtype=dtype, spread=spread)
     # Rows of the store are samples in the order given, those of Z in class order.
     X = np.empty_like(case.Z)
     X[case.objective.relation.order] = case.Z
-    store = ArrayStore(X, FeatureGroups.parse(GROUPS, 6))
+    store = ArrayStore(X, FeatureGroups.parse(GROUPS, 6), widest_panel)
     state = State(case, store, BlockMetric(), PresentDistances(case.objective.plan, dtype, room), np.zeros((6, 6)))
     for seed, (k, alpha, rank) in enumerate(STEPS[:n_steps]):
         columns = state.columns(k)
@@ -253,11 +252,11 @@ def test_group_scores_equal_the_oracles(loss, n_steps, norm, dtype, rtol):
 
 @pytest.mark.parametrize("widest", [1, 3])
 @pytest.mark.parametrize("tiles", [0, 4], ids=["keeps no tiles", "some"])
-def test_scores_do_not_depend_on_panels_or_memory(loss, monkeypatch, widest, tiles):
-    everything, scarce = state_after(loss, 3), state_after(loss, 3, room=tiles * 25 * 8)
+def test_scores_do_not_depend_on_panels_or_memory(loss, widest, tiles):
+    everything = state_after(loss, 3)
+    scarce = state_after(loss, 3, room=tiles * 25 * 8, widest_panel=widest)
     objective = everything.case.objective
     expected = group_scores(everything, objective, [2, 0, 1])
-    monkeypatch.setattr(store_base, "WIDEST_PANEL", widest)
     small = scarce.case.with_plan(5, memory_budget=tiles * 25 * 8).objective
     scores = group_scores(scarce, small, [2, 0, 1])
     np.testing.assert_allclose(scores, expected, rtol=1e-11)

@@ -7,7 +7,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from samekind.compute import anchors
+from samekind.compute.anchors import SamplingOptions
+from samekind.compute.memory import Shares
 from samekind.solvers.selection import SelectionOptions, SelectionState, select_groups
 from samekind.solvers.selection.block_solvers import SampleOptions
 from samekind.solvers.selection.search import LazyOptions
@@ -18,7 +19,8 @@ from tests import cases
 RIDGE = 0.05
 PLANTED = (3, 17, 28)
 N_GROUPS = 30
-ROOM_FOR_A_FEW = 40_000 / cases.PLENTY  # bytes, of all
+ROOM_FOR_A_FEW = Shares(present=40_000 / cases.PLENTY)  # bytes, of all
+FEW_TILES = SamplingOptions(batches=4, smallest_block=1, subset_blocks=2)
 
 
 @pytest.fixture(params=cases.BOTH_LOSSES)
@@ -27,11 +29,8 @@ def loss(request):
 
 
 @pytest.fixture(autouse=True)
-def quick(monkeypatch):
-    """One thread of BLAS, as the estimators have it, and few tiles."""
-    monkeypatch.setattr(anchors, "BATCHES", 4)
-    monkeypatch.setattr(anchors, "SMALLEST_BLOCK", 1)
-    monkeypatch.setattr(anchors, "SUBSET_BLOCKS", 2)
+def one_thread_of_blas():
+    """As the estimators have it."""
     with single_threaded_blas():
         yield
 
@@ -40,7 +39,7 @@ LAZY = {"lazy": LazyOptions(rank=4, n_leaders=10, n_random=5, n_exact=3)}  # few
 SAMPLES = SampleOptions(first=40, smallest=40)  # of a quarter of the rows
 SMALL_SAMPLES = LAZY | {"samples": SAMPLES}
 ALL_PAIRS = {"samples": SampleOptions()}
-FEW_ANCHORS = {"distances_share": ROOM_FOR_A_FEW, "fewest_anchors": 40}  # but tiles as large as ever
+FEW_ANCHORS = {"shares": ROOM_FOR_A_FEW, "fewest_anchors": 40}  # but tiles as large as ever
 
 
 def planted(n_per_class=20, seed=0, strength=1.5, noise=0.6):
@@ -62,9 +61,10 @@ def mixed(n_classes=40, per_class=4, seed=0):
     return (X + 0.5 * rng.normal(size=X.shape)).astype(np.float32), labels
 
 
-def select(loss, X, labels, *, n_jobs=1, memory_budget=cases.PLENTY, **options):
+def select(loss, X, labels, *, n_jobs=1, memory_budget=cases.PLENTY, shares=None, **options):
     """The result, the events, and what was kept, as files would give it back."""
-    case = cases.case_of(loss, X, labels, block=100, n_jobs=n_jobs, memory_budget=memory_budget)
+    work = {"n_jobs": n_jobs, "memory_budget": memory_budget, "shares": shares, "sampling": FEW_TILES}
+    case = cases.case_of(loss, X, labels, block=100, **work)
     store = ArrayStore(X, FeatureGroups.parse(2, X.shape[1]))
     events, states = [], []
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from samekind.compute.sources import PresentDistances
 from samekind.kernels.spectral import Norm, leading_factor
 from samekind.kernels.statistics import standard_error
-from samekind.objective import KEPT_SHARE, Objective, Weights
+from samekind.objective import Objective, Weights
 from samekind.solvers.events import Event, Observer, unobserved
 from samekind.solvers.optimise.preconditioner import Preconditioner
 from samekind.solvers.selection.block_solvers import BlockSolver, ExactBlocks, SampledBlocks, SampleOptions
@@ -20,7 +20,7 @@ from samekind.solvers.selection.blocks import BlockMetric, BlockProblem, curvatu
 from samekind.solvers.selection.scoring import Scoring
 from samekind.solvers.selection.search import ExactSearch, LazyOptions, LazySearch, Search
 from samekind.solvers.selection.state import SelectionResult, SelectionState, Step
-from samekind.store.base import FeatureStore, centred
+from samekind.store import FeatureStore, centred
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,6 @@ class SelectionOptions:
     seed: int = 0
     lazy: LazyOptions | None = None  # None: the defaults
     samples: SampleOptions | None = None
-    distances_share: float = KEPT_SHARE  # of the memory budget, for the distances of all pairs
     fewest_anchors: int = 256  # where these do not fit
     held_out_share: float = 0.25  # of the anchors and their memory: f is estimated from these, nothing is learned
 
@@ -136,7 +135,7 @@ class _Selection:
     @classmethod
     def begun(cls, objective: Objective, store: FeatureStore, options: SelectionOptions) -> _Selection:
         """At A = 0."""
-        room, held_out, distances = int(objective.memory_budget * options.distances_share), None, None
+        room, held_out, distances = objective.memory.present, None, None
         if options.search == "fast":
             objective, held_out = _fitting(objective, room, options)
         if held_out is not None:

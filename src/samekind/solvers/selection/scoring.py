@@ -15,7 +15,7 @@ from samekind.kernels.types import IntArray
 from samekind.objective import Objective, Weights
 from samekind.solvers.optimise.projected import Point
 from samekind.solvers.selection.blocks import BlockMetric
-from samekind.store.base import FeatureStore, panels_of
+from samekind.store import FeatureStore, panels_of
 from samekind.store.scan import Sources
 
 BATCH_GROUPS, BATCH_BYTES = 16, 2**25  # sketched by one thread at once, and what they may take

@@ -23,8 +23,6 @@ from samekind.solvers.optimise.projected import Point
 from samekind.solvers.selection.blocks import BlockMetric
 from samekind.solvers.selection.scoring import Scoring
 
-CLASS_SHARE = 1 / 16  # of the memory budget, for the weights of same-class pairs
-
 
 @dataclass(frozen=True)
 class Choice:
@@ -90,7 +88,7 @@ class LazySearch:
         self.scores: Point | None = None  # sketched, each of the last round that had it
         self.range: Range | None = None
         objective = scoring.objective
-        self.layout = ClassLayout.of(objective.relation.class_sizes, int(objective.memory_budget * CLASS_SHARE / 8))
+        self.layout = ClassLayout.of(objective.relation.class_sizes, objective.memory.classes // 8)
 
     def best(self, weights: Weights, metric: BlockMetric, n_rounds: int) -> Choice:
         laplacian = self._sketch(weights, n_rounds)
