@@ -7,7 +7,8 @@ import pytest
 from rich.console import Console
 
 from samekind import EnsembleMetric
-from samekind.estimators.progress import Listeners, Pace, ProgressBars, ProgressLines, words_for
+from samekind.estimators.progress import Listeners, ProgressBars, ProgressLines
+from samekind.estimators.time_left import Pace, words_for
 from samekind.solvers.events import Event
 
 

@@ -21,15 +21,15 @@ from samekind.kernels.types import IntArray
 if TYPE_CHECKING:
     from samekind.estimators.two_steps import TwoSteps
 
-FLOP = 2e-11  # seconds
+FLOP = 2e-11  # seconds, of products of matrices
 NUMBER = 3e-8  # seconds to read and project a number of the data
 PAIR = 2e-9  # seconds of a loss for a pair of samples
 ROUND = 0.04, 1.5e-4  # seconds of a round of step 1: in any case, and for a sample
 SCORED = 0.1  # share of the groups that the fast search scores in a round
-EVALUATIONS = 25  # of the objective of step 2
-SETUP = 0.1  # seconds of step 2 in any case
+EVALUATIONS = {"identity": 25, "zero": 60}  # of the objective of step 2, by its ridge's target
+SETUP = 0.2  # seconds of step 2 in any case
 JUDGING = 0.008, 3e-7  # seconds of judging codes: in any case, and for a pair of samples left out
-CODES_PER_ROUND = 5  # numbers that a round of step 1 adds to the features of step 2
+CODES_PER_ROUND = 10  # numbers that a round of step 1 adds to the features of step 2
 
 
 def stages_of_fit(steps: TwoSteps, splits: Sequence[tuple[IntArray, IntArray]]) -> list[Stage]:
@@ -45,7 +45,8 @@ def stages_of_fit(steps: TwoSteps, splits: Sequence[tuple[IntArray, IntArray]]) 
         work = _joint(steps, candidates[at], learned) + _judging(steps, min(held, JUDGED))
         solver = candidates[at].target
         stages.append(Stage("choice", f"fold {fold + 1}", None, work, number + 1, total, solver))
-    return [*stages, *stages_of_final_fit(steps, steps.candidates.by_rule(), bool(splits))]
+    likely = next((each for each in candidates if splits and each.target == "identity"), steps.candidates.by_rule())
+    return [*stages, *stages_of_final_fit(steps, likely, bool(splits))]
 
 
 def stages_of_final_fit(steps: TwoSteps, candidate: Candidate, calibrated: bool) -> list[Stage]:
@@ -69,7 +70,7 @@ def _selection(steps: TwoSteps, data: TrainingData, part: str) -> list[Stage]:
             stages.append(Stage("whitening", part, family, n * float((NUMBER * sizes + 2 * FLOP * sizes**2).sum())))
         numbers = float(np.minimum(sizes, sizes.max() if dims in (None, EVERYTHING) else dims).sum())
         exact = search_from(step.search, len(members)) == "exact"
-        scoring = 2 * FLOP * numbers * (n**2 if exact else SCORED * 64 * n)
+        scoring = FLOP * numbers * (n**2 if exact else SCORED * 64 * n)
         rounds = max_groups_from(step.max_groups, len(members), n)
         stages.append(Stage("selection", part, family, rounds * (ROUND[0] + ROUND[1] * n + PAIR * n**2 + scoring)))
     return stages
@@ -82,7 +83,7 @@ def _joint(steps: TwoSteps, candidate: Candidate, n: int) -> float:
     most = steps.candidates.principal_directions(candidate.target) or n
     dims = min(most, n, _n_codes(steps))
     evaluation = n**2 * (PAIR + 4 * FLOP * dims) + 10 * FLOP * dims**3
-    return _reading(steps, n) + SETUP + EVALUATIONS * evaluation
+    return _reading(steps, n) + SETUP + EVALUATIONS[candidate.target] * evaluation
 
 
 def _judging(steps: TwoSteps, n: int) -> float:
