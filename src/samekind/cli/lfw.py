@@ -110,11 +110,11 @@ def lfw(
         changes or (), regions=regions, max_groups=max_groups, n_components=components, seed=seed
     )
 
+    from samekind.lfw.experiment import Experiment
     from samekind.lfw.report import write_lfw_report
-    from samekind.lfw.study import Study
     from samekind.lfw.tables import as_json, table1, table2
 
-    study = Study(
+    experiment = Experiment(
         images,
         protocol,
         work,
@@ -123,13 +123,13 @@ def lfw(
         store=store,
         memory=memory,
         n_jobs=jobs,
-        watch=_Shown(not quiet),
+        reporter=_Shown(not quiet),
         threshold_by=threshold_by,
     )
     with warnings.catch_warnings(record=True) as caught, _interruptible(work):
         warnings.simplefilter("always", UserWarning)
-        findings = study.view1() if view == "1" else study.view2(chosen, with_view1=with_view1)
-    report = write_lfw_report(work / f"report-view{view}.html", findings, study.mean_face())
+        findings = experiment.view1() if view == "1" else experiment.view2(chosen, with_view1=with_view1)
+    report = write_lfw_report(work / f"report-view{view}.html", findings, experiment.mean_face())
     result = as_json(findings) | {
         "work": str(work),
         "report": str(report),
