@@ -196,7 +196,7 @@ class EnsembleMetric(MetricLearner):
                 fitting = CrossFitting(steps, class_folds(data.y, self.cv, resources.seed))
                 listeners.plan(stages_of_fit(steps, fitting.splits))
                 chosen, left_out = fitting.choose()
-                listeners.plan(stages_of_final_fit(steps, chosen.candidate, left_out is not None))
+                listeners.plan(stages_of_final_fit(steps, chosen.candidate, fitting.splits))
                 learned = steps.learn(chosen.candidate, fitting.fallback)
             listeners.begin(Stage("calibration"))
             if listeners.stopped and learned.joint is None:  # codes of another metric cannot calibrate that of step 1

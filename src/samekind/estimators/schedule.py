@@ -29,6 +29,8 @@ SCORED = 0.1  # share of the groups that the fast search scores in a round
 EVALUATIONS = {"identity": 25, "zero": 60}  # of the objective of step 2, by its ridge's target
 SETUP = 0.2  # seconds of step 2 in any case
 JUDGING = 0.008, 3e-7  # seconds of judging codes: in any case, and for a pair of samples left out
+CALIBRATING = 0.3, 1e-7  # the same of calibrating
+SHORTENING = 25  # flops to cut codes to a length, for the cube of that of step 1's
 CODES_PER_ROUND = 10  # numbers that a round of step 1 adds to the features of step 2
 
 
@@ -46,14 +48,17 @@ def stages_of_fit(steps: TwoSteps, splits: Sequence[tuple[IntArray, IntArray]]) 
         solver = candidates[at].target
         stages.append(Stage("choice", f"fold {fold + 1}", None, work, number + 1, total, solver))
     likely = next((each for each in candidates if splits and each.target == "identity"), steps.candidates.by_rule())
-    return [*stages, *stages_of_final_fit(steps, likely, bool(splits))]
+    return [*stages, *stages_of_final_fit(steps, likely, splits)]
 
 
-def stages_of_final_fit(steps: TwoSteps, candidate: Candidate, calibrated: bool) -> list[Stage]:
+def stages_of_final_fit(
+    steps: TwoSteps, candidate: Candidate, splits: Sequence[tuple[IntArray, IntArray]]
+) -> list[Stage]:
     """Both steps on all samples, with the candidate that was chosen, and the calibration."""
     n = len(steps.data.y)
     joint = Stage("joint", work=_joint(steps, candidate, n), solver=candidate.target)
-    calibration = Stage("calibration", work=_reading(steps, n) + calibrated * JUDGING[1] * min(n, JUDGED) ** 2)
+    pairs = sum(min(len(held), JUDGED) ** 2 for _, held in splits)
+    calibration = Stage("calibration", work=_reading(steps, n) + CALIBRATING[0] + CALIBRATING[1] * pairs)
     return [*_selection(steps, steps.data, ""), joint, calibration]
 
 
@@ -78,12 +83,15 @@ def _selection(steps: TwoSteps, data: TrainingData, part: str) -> list[Stage]:
 
 def _joint(steps: TwoSteps, candidate: Candidate, n: int) -> float:
     """Going on from step 1 on n samples."""
+    codes = _n_codes(steps)
+    shortened = candidate.n_components is not None and candidate.n_components < codes and candidate.target != "zero"
+    before = _reading(steps, n) + SHORTENING * FLOP * codes**3 * shortened
     if candidate.target == "none":
-        return _reading(steps, n)
+        return before
     most = steps.candidates.principal_directions(candidate.target) or n
-    dims = min(most, n, _n_codes(steps))
+    dims = min(most, n, codes)
     evaluation = n**2 * (PAIR + 4 * FLOP * dims) + 10 * FLOP * dims**3
-    return _reading(steps, n) + SETUP + EVALUATIONS[candidate.target] * evaluation
+    return before + SETUP + EVALUATIONS[candidate.target] * evaluation
 
 
 def _judging(steps: TwoSteps, n: int) -> float:

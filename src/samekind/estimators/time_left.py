@@ -153,7 +153,8 @@ class TimeLeft:
         own = (at - self._since) + (self._clock() - at) / (share - before) * (1 - before)
         if not own or not expected:
             return own or expected
-        weight, trust = share / max(1 - share, 1e-9), SEEN if stage.kinds[0] in self._records else GUESSED
+        seen = any(kind in self._records for kind in stage.kinds[:-1])
+        weight, trust = share / max(1 - share, 1e-9), SEEN if seen else GUESSED
         return math.exp((weight * math.log(own) + trust * math.log(expected)) / (weight + trust))
 
     def _expected(self, stage: Stage, present: float | None = None) -> float | None:
