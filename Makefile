@@ -2,8 +2,10 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
+WORKERS ?= auto
+PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal
 
-.PHONY: demo test check bench clean
+.PHONY: demo test quick check bench clean
 .DEFAULT_GOAL := test
 
 $(VENV)/.installed: pyproject.toml
@@ -14,10 +16,13 @@ $(VENV)/.installed: pyproject.toml
 demo: $(VENV)/.installed  ## train on some digits, test on digits never seen; writes samekind-demo/
 	$(BIN)/samekind demo
 
-test: $(VENV)/.installed check  ## linters, types, import layers, then the tests
-	$(BIN)/python -m pytest
+test: $(VENV)/.installed check  ## linters, types, import layers, then all tests, in as many processes as there are cores
+	$(PYTEST)
 
-check: $(VENV)/.installed
+quick: $(VENV)/.installed  ## the tests that are not marked slow
+	$(PYTEST) -m "not slow"
+
+check: $(VENV)/.installed  ## linters, types, import layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

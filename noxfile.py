@@ -8,7 +8,7 @@ nox.options.default_venv_backend = "venv"
 @nox.session(python=["3.11", "3.12", "3.13"])
 def tests(session: nox.Session) -> None:
     session.install(".[test]")
-    session.run("pytest", *session.posargs)
+    session.run("pytest", "--numprocesses", "auto", "--dist", "worksteal", *session.posargs)
 
 
 @nox.session

@@ -17,7 +17,9 @@ from tests import oracle
 PLENTY = 1 << 30
 SIZES = (5, 1, 4, 2, 1, 3)  # unequal classes, two of them singletons: N = 16
 BOTH_LOSSES = ["pairwise-equal", "triplet"]
-ALL_LOSSES = ["pairwise-equal", "pairwise-samples", "pairwise-literal", "triplet", "triplet-2-neighbors"]
+PAIRWISE_LOSSES = ["pairwise-equal", "pairwise-samples", "pairwise-literal"]
+TRIPLET_LOSSES = ["triplet", "triplet-2-neighbors"]
+ALL_LOSSES = PAIRWISE_LOSSES + TRIPLET_LOSSES
 
 THRESHOLD = 3.0
 BETA = 30.0

@@ -1,12 +1,28 @@
-"""What every test shares: one hypothesis profile with the same draws each time, and strict warnings on request."""
+"""What every test shares: a place and threads for each worker, one hypothesis profile, strict warnings on request."""
 
+import os
 import warnings
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 settings.register_profile("samekind", deadline=None, derandomize=True, max_examples=40)
 settings.load_profile("samekind")
+
+
+def set_up_worker(name, n_workers):
+    """Its share of the cores, and its own compiled functions: read when numpy and numba are imported, after this file.
+
+    numba's index of compiled functions bears one writer only: two may give the same file to different functions.
+    """
+    for variable in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS"):
+        os.environ.setdefault(variable, str(max(1, (os.cpu_count() or 1) // n_workers)))
+    os.environ["NUMBA_CACHE_DIR"] = str(Path(__file__).parents[1] / ".pytest_cache" / "numba" / name)
+
+
+if "PYTEST_XDIST_WORKER" in os.environ:
+    set_up_worker(os.environ["PYTEST_XDIST_WORKER"], int(os.environ["PYTEST_XDIST_WORKER_COUNT"]))
 
 
 @pytest.fixture

@@ -10,20 +10,7 @@ from samekind import EnsembleMetric
 from samekind.estimators.progress import Listeners, ProgressBars, ProgressLines
 from samekind.estimators.time_left import Pace, words_for
 from samekind.solvers.events import Event
-
-
-class Clock:
-    """Time that passes when told."""
-
-    def __init__(self):
-        self.now = 1000.0
-
-    def __call__(self):
-        return self.now
-
-    def after(self, seconds):
-        self.now += seconds
-        return self
+from tests.clocks import Clock
 
 
 def selection(iteration, total=100, family=None, left=None):

@@ -10,17 +10,7 @@ from samekind import EnsembleMetric
 from samekind.estimators.progress import Display, ProgressBars, ProgressLines
 from samekind.estimators.time_left import Stage, TimeLeft
 from samekind.solvers.events import Event
-
-
-class Clock:
-    def __init__(self):
-        self.now = 1000.0
-
-    def __call__(self):
-        return self.now
-
-    def after(self, seconds):
-        self.now += seconds
+from tests.clocks import Clock
 
 
 def selection(iteration, total=10, part=""):

@@ -231,28 +231,24 @@ def test_float32_codes_far_from_the_origin_keep_their_neighbours(shift):
     assert mean_average_precision(codes, labels) == pytest.approx(np.mean(precisions), abs=1e-9)
 
 
-def test_memory_stays_within_the_budget():
-    codes, labels = sample(3000, dimensions=3)
-    budget = 2**22
+ALL_EQUAL = np.ones((2000, 2)), np.arange(2000) % 2
+
+
+@pytest.mark.parametrize(
+    ("data", "copies"),
+    [(sample(3000, dimensions=3), 10), (ALL_EQUAL, 20)],
+    ids=["any distances", "all distances equal"],
+)
+def test_memory_stays_within_the_budget(data, copies):
+    codes, labels = data
+    budget = 2**22  # all distances would take 72 MB, or 32
     tracemalloc.start()
     try:
         retrieve(codes, labels, memory_budget=budget)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert peak < budget + 10 * codes.nbytes  # all distances would take 72 MB
-
-
-def test_memory_stays_within_the_budget_when_all_distances_are_equal():
-    codes, labels = np.ones((2000, 2)), np.arange(2000) % 2
-    budget = 2**22
-    tracemalloc.start()
-    try:
-        retrieve(codes, labels, memory_budget=budget)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert peak < budget + 20 * codes.nbytes
+    assert peak < budget + copies * codes.nbytes
 
 
 PAIR = np.array([[0.0], [1.0], [2.0], [5.0]]), [0, 0, 1, 1]

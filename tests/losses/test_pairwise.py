@@ -1,59 +1,21 @@
-"""The pairwise loss (Eq. 3-6) against literal loops."""
+"""The pairwise loss (Eq. 3-6): which pairs count, and how much."""
 
 import math
 
 import numpy as np
 import pytest
 
-from samekind.kernels.laplacian import GramForm
 from samekind.losses import PairwiseLoss
 from samekind.relation import Relation
 from tests import cases, oracle
 
-BALANCES = ["equal", "literal"]
 
-
-@pytest.fixture(params=BALANCES)
-def loss(request):
-    return f"pairwise-{request.param}"
-
-
-@pytest.mark.parametrize("sizes", [cases.SIZES, (6, 5), (1, 7)], ids=str)
-@pytest.mark.parametrize("A", [cases.random_psd(6), cases.random_symmetric(6)], ids=["psd", "indefinite"])
-def test_value_weights_and_gradient_equal_the_oracles(loss, sizes, A):
-    case = cases.case(loss, sizes)
-    D = oracle.distances(case.Z, A)
-    W = case.reference.weights(D)
-    value, G = case.objective.value_and_form(cases.under(case.Z, A), GramForm(case.Z))
-    assert value == pytest.approx(case.reference.value(D), rel=1e-9)
-    assert cases.relative_error(cases.both_ends(case.objective, cases.under(case.Z, A)), W + W.T) < 1e-9
-    assert cases.relative_error(G, oracle.gradient(case.Z, W)) < 1e-9
-
-
-def test_float32_agrees_as_far_as_float32_goes(loss):
-    # Distances reach 30, so each carries an error of 30 * 6e-8 = 2e-6, and so do the exponents.
-    case = cases.case(loss, dtype=np.float32)
-    A = cases.random_psd(6)
-    D = oracle.distances(case.Z, A)
-    W = case.reference.weights(D)
-    value, G = case.objective.value_and_form(cases.under(case.Z, A), GramForm(case.Z))
-    assert D.max() < 30
-    assert value == pytest.approx(case.reference.value(D), rel=1e-5)
-    assert cases.relative_error(cases.both_ends(case.objective, cases.under(case.Z, A)), W + W.T) < 1e-5
-    assert cases.relative_error(G, oracle.gradient(case.Z, W)) < 1e-5
-
-
-def test_self_pairs_never_count(loss):
+@pytest.mark.parametrize("loss", cases.PAIRWISE_LOSSES)
+def test_every_pair_counts_but_no_sample_with_itself(loss):
     case = cases.case(loss)
     ends = cases.both_ends(case.objective, cases.under(case.Z, cases.random_psd(6)))
     np.testing.assert_array_equal(np.diag(ends), 0)
     assert np.count_nonzero(ends) == len(ends) ** 2 - len(ends)
-
-
-def test_the_oracles_two_gradients_agree(loss):
-    case = cases.case(loss)
-    W = case.reference.weights(oracle.distances(case.Z, cases.random_psd(6)))
-    assert cases.relative_error(oracle.gradient(case.Z, W), oracle.laplacian_gradient(case.Z, W)) < 1e-12
 
 
 @pytest.mark.parametrize("balance", ["equal", "samples"])
@@ -98,3 +60,18 @@ def test_by_samples_a_class_counts_as_its_samples_and_not_as_its_pairs():
         pulls = [(shares * relation.n_same)[labels == label].sum() for label in (0, 1)]
         np.testing.assert_allclose(np.divide(pulls, sum(pulls)), np.divide(weights, sum(weights)))
         assert (shares * relation.n_same)[labels == 2] == 0
+
+
+@pytest.mark.parametrize(("count_others", "count_same"), [(0.0, 1.0), (3.0, 1.0), (1.0, 2.0), (0.0, 2.0)])
+def test_pairs_count_as_often_as_their_tile_says(count_others, count_same):
+    case = cases.case("pairwise-samples")
+    D, rows = oracle.distances(case.Z, cases.random_psd(6)), slice(0, len(case.labels))
+    loss, relation = case.objective.loss, case.objective.relation
+    _, anchors = loss.anchors(np.zeros((len(D), 0)))
+    value, H = loss.tile_weights(D, relation.tile(rows, rows, count_others, count_same), anchors, None)
+    same = case.labels[:, None] == case.labels
+    counts = np.where(same, count_same, count_others)
+    assert cases.relative_error(H, counts * case.reference.weights(D)) < 1e-9
+    one_kind = [loss.tile_value(D, relation.tile(rows, rows, *only), anchors, False) for only in ((1, 0), (0, 1))]
+    assert value == pytest.approx(np.dot(one_kind, [count_others, count_same]), rel=1e-12)
+    assert sum(one_kind) == pytest.approx(case.reference.value(D), rel=1e-9)

@@ -19,11 +19,6 @@ WIDTH = 8
 RIDGE = 0.3
 
 
-@pytest.fixture(params=cases.BOTH_LOSSES)
-def loss(request):
-    return request.param
-
-
 @pytest.fixture(params=[0.0, 0.7], ids=["centre 0", "centre 0.7"])
 def centre(request):
     return request.param

@@ -1,24 +1,18 @@
 """L-BFGS on the factor: the staircase of ranks, the sphere, the trace."""
 
-import io
-import json
 from itertools import pairwise
 
 import numpy as np
 import pytest
 
 from samekind.solvers.coordinates import Coordinates
-from samekind.solvers.factored import State, _Free, _Sphere, minimise_factored, within_trace
+from samekind.solvers.factored import _Free, _Sphere, minimise_factored, within_trace
 from samekind.solvers.jointproblem import JointProblem
 from samekind.solvers.projected import minimise
 from tests import cases
+from tests.solvers import saved
 
 WIDTH = 8
-
-
-@pytest.fixture(params=cases.BOTH_LOSSES)
-def loss(request):
-    return request.param
 
 
 def problem_of(loss, ridge=0.05, trace_bound=np.inf):
@@ -160,20 +154,6 @@ def test_without_a_certificate_running_out_is_said(loss, max_iter):
 # -- going on from a saved state --------------------------------------------------------------------------------------
 
 
-def written_and_read(state):
-    file = io.BytesIO()
-    np.savez(file, **state.arrays())
-    file.seek(0)
-    facts = json.loads(json.dumps(state.facts(), allow_nan=False))
-    return State.restored(np.load(file, allow_pickle=False), facts)
-
-
-def assert_same_bits(one, other):
-    assert one.facts() == other.facts()
-    for name, array in one.arrays().items():
-        assert array.tobytes() == other.arrays()[name].tobytes(), name
-
-
 def assert_same_solution(one, other):
     assert one.L.tobytes() == other.L.tobytes()
     for name in ("certificate", "n_iter", "n_evaluations", "converged"):
@@ -204,16 +184,10 @@ def climb(name):
 
 
 def assert_resumable(problem, L0, options):
-    """From the state of any iteration, all that follows is the same."""
-    solution, seen = watched(problem, L0, **options)
-    for k, progress in enumerate(seen):
-        assert_same_bits(written_and_read(progress.state), progress.state)
-        again, tail = watched(problem, None, resume=written_and_read(progress.state), **options)
-        assert_same_solution(again, solution)
-        assert len(tail) == len(seen) - 1 - k
-        for one, other in zip(tail, seen[k + 1 :], strict=True):
-            assert (one.value, one.iteration, one.L.tobytes()) == (other.value, other.iteration, other.L.tobytes())
-            assert_same_bits(one.state, other.state)
+    def told(progress):
+        return progress.value, progress.iteration, progress.L.tobytes()
+
+    seen = saved.assert_goes_on_from_any_iteration(watched, problem, L0, options, assert_same_solution, told)
     return [progress.state for progress in seen]
 
 

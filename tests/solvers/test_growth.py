@@ -26,16 +26,6 @@ TOL = 2e-3
 STAGES = {"convex": [16, 32, 160], "factored": [20, 40, 160]}  # rows: of some classes, or anchors; in the end all
 
 
-@pytest.fixture(params=["convex", "factored"])
-def solver(request):
-    return request.param
-
-
-@pytest.fixture(params=cases.BOTH_LOSSES)
-def loss(request):
-    return request.param
-
-
 @pytest.fixture(autouse=True)
 def several_stages(monkeypatch):
     """As `STAGES` says; one thread of BLAS, as the estimators have it."""

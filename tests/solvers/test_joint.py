@@ -19,16 +19,6 @@ WIDTH = 8
 RIDGE = 0.05
 
 
-@pytest.fixture(params=SOLVERS)
-def solver(request):
-    return request.param
-
-
-@pytest.fixture(params=cases.BOTH_LOSSES)
-def loss(request):
-    return request.param
-
-
 @lru_cache
 def small_case(loss):
     return cases.case(loss, SIZES, WIDTH, block=30)

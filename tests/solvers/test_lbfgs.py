@@ -1,7 +1,5 @@
 """L-BFGS: known optima, scipy's price, and runs that go on from a saved state with the same floats."""
 
-import io
-import json
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
@@ -13,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from samekind.solvers import lbfgs
-from samekind.solvers.lbfgs import MAX_TRIES, MEMORY, State, descend, started
+from samekind.solvers.lbfgs import MAX_TRIES, MEMORY, descend, started
+from tests.solvers import saved
 
 
 @dataclass
@@ -65,20 +64,6 @@ def observed(function, x0, **options):
 def scipys(function, x0, ftol):
     options = {"maxcor": MEMORY, "maxiter": 10**4, "maxfun": 10**6, "ftol": ftol, "gtol": 0.0}
     return scipy.optimize.minimize(function, x0, jac=True, method="L-BFGS-B", options=options)
-
-
-def assert_same_bits(one, other):
-    assert one.facts() == other.facts()
-    for name, array in one.arrays().items():
-        assert array.tobytes() == other.arrays()[name].tobytes(), name
-
-
-def written_and_read(state):
-    file = io.BytesIO()
-    np.savez(file, **state.arrays())
-    file.seek(0)
-    facts = json.loads(json.dumps(state.facts(), allow_nan=False))
-    return State.restored(np.load(file, allow_pickle=False), facts)
 
 
 # -- where it ends, and at what price ---------------------------------------------------------------------------------
@@ -193,7 +178,7 @@ def test_a_stationary_start_is_the_end():
 def test_nothing_to_move_is_the_end():
     found = minimised(lambda x: (2.0, x), np.zeros(0))
     assert (found.at_rest, found.n_iter, found.value) == (True, 0, 2.0)
-    assert_same_bits(written_and_read(found), found)
+    saved.assert_same_bits(saved.written_and_read(found), found)
 
 
 # -- steps ------------------------------------------------------------------------------------------------------------
@@ -323,16 +308,16 @@ def test_going_on_from_any_iteration_ends_with_the_same_floats(name):
     states, last = observed(function, x0, ftol=ftol, max_iter=500)
     assert len(states) > 10
     for k, state in enumerate(states):
-        assert_same_bits(written_and_read(state), state)
+        saved.assert_same_bits(saved.written_and_read(state), state)
         tail = []
-        again = descend(function, written_and_read(state), ftol=ftol, max_iter=500, observe=tail.append)
-        assert_same_bits(again, last)
+        again = descend(function, saved.written_and_read(state), ftol=ftol, max_iter=500, observe=tail.append)
+        saved.assert_same_bits(again, last)
         assert len(tail) == len(states) - 1 - k
         for one, other in zip(tail, states[k + 1 :], strict=True):
-            assert_same_bits(one, other)
+            saved.assert_same_bits(one, other)
 
 
 def test_max_iter_counts_the_iterations_before_a_saved_state():
     states, _ = observed(rosenbrock(), np.array([-1.2, 1.0]), ftol=1e-12, max_iter=10)
     found = descend(rosenbrock(), states[4], ftol=1e-12, max_iter=10)
-    assert_same_bits(found, states[10])
+    saved.assert_same_bits(found, states[10])

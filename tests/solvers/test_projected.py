@@ -1,7 +1,5 @@
 """Projected quasi-Newton: problems with a known answer, monotone descent, honest bounds."""
 
-import io
-import json
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -15,8 +13,9 @@ from hypothesis.extra import numpy as hnp
 
 from samekind.kernels.spectral import project_trace_ball
 from samekind.solvers.jointproblem import JointProblem
-from samekind.solvers.projected import MOST_PROJECTIONS, State, minimise, strongly_convex_bound
+from samekind.solvers.projected import MOST_PROJECTIONS, minimise, strongly_convex_bound
 from tests import cases, oracle
+from tests.solvers import saved
 
 
 @dataclass
@@ -274,20 +273,6 @@ def test_a_first_curvature_far_off_costs_a_few_looks_only():
 # -- going on from a saved state --------------------------------------------------------------------------------------
 
 
-def written_and_read(state):
-    file = io.BytesIO()
-    np.savez(file, **state.arrays())
-    file.seek(0)
-    facts = json.loads(json.dumps(state.facts(), allow_nan=False))
-    return State.restored(np.load(file, allow_pickle=False), facts)
-
-
-def assert_same_bits(one, other):
-    assert one.facts() == other.facts()
-    for name, array in one.arrays().items():
-        assert array.tobytes() == other.arrays()[name].tobytes(), name
-
-
 def assert_same_solution(one, other):
     assert one.x.tobytes() == other.x.tobytes()
     for name in ("value", "gap", "n_iter", "n_evaluations", "converged", "curvature"):
@@ -313,17 +298,11 @@ def resumable(name):
 
 @pytest.mark.parametrize("name", ["orthant", "ridge", "bounded", "both", "neither", "to the last bit", "cut short"])
 def test_going_on_from_any_iteration_ends_with_the_same_floats(name):
-    problem, x0, options = resumable(name)
-    solution, seen = watched(problem, x0, **options)
+    def told(progress):
+        return progress.value, progress.gap, progress.iteration
+
+    seen = saved.assert_goes_on_from_any_iteration(watched, *resumable(name), assert_same_solution, told)
     assert len(seen) > 6
-    for k, progress in enumerate(seen):
-        assert_same_bits(written_and_read(progress.state), progress.state)
-        again, tail = watched(problem, None, resume=written_and_read(progress.state), **options)
-        assert_same_solution(again, solution)
-        assert len(tail) == len(seen) - 1 - k
-        for one, other in zip(tail, seen[k + 1 :], strict=True):
-            assert (one.value, one.gap, one.iteration) == (other.value, other.gap, other.iteration)
-            assert_same_bits(one.state, other.state)
 
 
 def test_a_run_that_was_stopped_goes_on_as_if_it_was_not():
@@ -347,4 +326,4 @@ def test_progress_and_state_tell_the_same():
 def test_an_unknown_lower_bound_survives_a_file():
     problem, x0, options = resumable("neither")
     _, seen = watched(problem, x0, **options)
-    assert written_and_read(seen[-1].state).lower == -np.inf
+    assert saved.written_and_read(seen[-1].state).lower == -np.inf

@@ -12,28 +12,11 @@ from samekind.solvers.joint import solve_joint
 from samekind.solvers.jointproblem import JointProblem
 from samekind.solvers.jointstate import JointState
 from samekind.solvers.span import has_span, in_span
-from samekind.threads import single_threaded_blas
 from tests import cases, oracle
 
 SIZES = (3, 4, 1, 4)
 WIDTH = 20
 RIDGE = 0.1
-
-
-@pytest.fixture(params=cases.BOTH_LOSSES)
-def loss(request):
-    return request.param
-
-
-@pytest.fixture(params=["convex", "factored"])
-def solver(request):
-    return request.param
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    with single_threaded_blas():
-        yield
 
 
 def problem_of(loss, centre=0.0, trace_bound=np.inf, sizes=SIZES, width=WIDTH):
@@ -142,7 +125,7 @@ def test_ten_times_as_many_features_as_samples_are_much_faster(solver, monkeypat
     problem = replace(problem_of("pairwise-equal", sizes=(5,) * 8, width=400), centre=0.0)
     seconds = []
     for solve in (solve_joint, lambda *args, **options: in_all_features(monkeypatch, *args, **options)):
-        start = time.perf_counter()
+        start = time.thread_time()
         solve(problem, solver=solver, tol=1e-2, max_iter=20)
-        seconds.append(time.perf_counter() - start)
+        seconds.append(time.thread_time() - start)
     assert seconds[0] < seconds[1] / 4

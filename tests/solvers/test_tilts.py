@@ -8,23 +8,11 @@ import pytest
 
 from samekind.solvers.jointproblem import JointProblem
 from samekind.solvers.tilts import REMEMBERED, Looks, Sight, TiltedProblem, bend_to
-from samekind.threads import single_threaded_blas
 from tests import cases
 
 SIZES = (4,) * 40
 WIDTH = 6
 RIDGE = 0.05
-
-
-@pytest.fixture(params=cases.BOTH_LOSSES)
-def loss(request):
-    return request.param
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    with single_threaded_blas():
-        yield
 
 
 @lru_cache

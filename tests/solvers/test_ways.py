@@ -12,11 +12,6 @@ from tests import cases
 WIDTH = 6
 
 
-@pytest.fixture(params=cases.BOTH_LOSSES)
-def loss(request):
-    return request.param
-
-
 def started(loss, n_components, trace_bound=np.inf, sizes=(4,) * 10):
     case = cases.case(loss, sizes, WIDTH, block=40)
     problem = JointProblem(case.objective, case.Z, 0.01, trace_bound)
