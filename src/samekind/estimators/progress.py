@@ -59,7 +59,7 @@ class Listeners(AbstractContextManager["Listeners"]):
         for display in self._displays:
             display.count(done, total)
 
-    def of(self, family: Hashable | None, part: str = "") -> Callable[[Event], bool]:
+    def observer(self, family: Hashable | None, part: str = "") -> Callable[[Event], bool]:
         """A listener to the solver of one family in one part of the fit: everyone else hears whose event it is."""
         return lambda event: self(replace(event, family=family, part=part))
 
