@@ -49,16 +49,16 @@ from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 
 from samekind.estimators.steps import limited
-from samekind.evaluation import best_threshold, pair_distances, pair_rows, read_view1, read_view2
-from samekind.evaluation.lfw import Pair, Person, pairs_text, people_text
+from samekind.evaluation import best_threshold, pair_distances
 from samekind.images.listing import ImageFile, list_images
 from samekind.kernels.lengths import NORMALISATIONS, Normalise, normalised
+from samekind.lfw.experiment import Experiment
 from samekind.lfw.faces import Faces
 from samekind.lfw.learning import Learner
-from samekind.lfw.presets import PRESETS, Settings
-from samekind.lfw.runs import Run
+from samekind.lfw.presets import PRESETS, ExperimentSettings
+from samekind.lfw.protocol import Pair, Person, pair_rows, pairs_text, people_text, read_view1, read_view2
+from samekind.lfw.runs import SplitRun
 from samekind.lfw.stages import Stage, stages_of
-from samekind.lfw.study import Study
 from samekind.lfw.workplace import MADE_WITH
 from samekind.model.metric import Metric
 from samekind.store import DiskStore
@@ -92,21 +92,21 @@ QUICK = Size((100,), 50, (1,), all_too=False, alone=False, minutes=0.05)
 class Split:
     """A split that `samekind lfw` has learned."""
 
-    run: Run
+    run: SplitRun
     folder: Path
     protocol: Path
 
     @classmethod
     def named(cls, name: str, work: Path, protocol: Path) -> Split:
         if name == VIEW1:
-            return cls(Run.of_view1(read_view1(protocol)), work / name, protocol)
-        return cls(Run.of_fold(read_view2(protocol), int(name.removeprefix("fold-"))), work / name, protocol)
+            return cls(SplitRun.from_view1(read_view1(protocol)), work / name, protocol)
+        return cls(SplitRun.from_fold(read_view2(protocol), int(name.removeprefix("fold-"))), work / name, protocol)
 
     @cached_property
-    def settings(self) -> Settings:
+    def settings(self) -> ExperimentSettings:
         entries = json.loads((self.folder / MADE_WITH).read_text())
         of_learner = {name.removeprefix(LEARNER): own for name, own in entries.items() if name.startswith(LEARNER)}
-        return Settings(entries["settings.regions"], of_learner, entries["settings.seed"])
+        return ExperimentSettings(entries["settings.regions"], of_learner, entries["settings.seed"])
 
     @property
     def families(self) -> tuple[str, ...]:
@@ -138,7 +138,7 @@ class Split:
         """All that methods learn from and are judged by; where the tested pairs stand alone, no others are shown."""
         faces = Faces(store, self.families, self.settings.regions, self.settings.roots)
         self._check(faces)
-        every = Learner.of(self.run, faces, self.settings, MEMORY, None).rows
+        every = Learner.from_run(self.run, faces, self.settings, MEMORY, None).rows
         rows = every[limited(store.labels[every], self.settings.learner.get("joint__min_per_class", 1), None)]
         tested = self.tested | (not alone)
         pairs = [pair for pair, shown in zip(self.run.pairs, tested, strict=True) if shown]
@@ -492,8 +492,8 @@ def small_work(folder: Path) -> tuple[Path, Path]:
     folds = [chosen[at * QUICK_PEOPLE : (at + 1) * QUICK_PEOPLE] for at in range(QUICK_FOLDS)]
     (protocol / "people.txt").write_text(people_text(folds))
     (protocol / "pairs.txt").write_text(pairs_text([pairs_among(fold) for fold in folds]))
-    study = Study(DATA / "images", protocol, folder / "work", QUICK_SETTINGS)
-    study.view2([1], with_view1=False)
+    experiment = Experiment(DATA / "images", protocol, folder / "work", QUICK_SETTINGS)
+    experiment.view2([1], with_view1=False)
     return folder / "work", protocol
 
 

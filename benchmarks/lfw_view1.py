@@ -46,8 +46,7 @@ from lfwfigures import Floats, Judged
 from numpy.typing import NDArray
 
 from samekind.estimators import presets
-from samekind.evaluation import accuracy, best_threshold, image_rows, read_view1
-from samekind.evaluation.lfw import Image, Pair, Person
+from samekind.evaluation import accuracy, best_threshold
 from samekind.extraction import extract
 from samekind.files import whole_file, write_whole
 from samekind.images.listing import ImageFile, list_images
@@ -55,7 +54,8 @@ from samekind.images.slbp import SoftLBP
 from samekind.lfw.faces import Faces, extracted
 from samekind.lfw.learning import Learner
 from samekind.lfw.measuring import distances_of_pairs
-from samekind.lfw.presets import Settings
+from samekind.lfw.presets import ExperimentSettings
+from samekind.lfw.protocol import Image, Pair, Person, image_rows, read_view1
 from samekind.lfw.workplace import digest
 from samekind.model.metric import Metric
 from samekind.store import DiskStore
@@ -79,7 +79,7 @@ class Variation:
     fuzziness: float | None = None  # of soft LBP
     share: float = 1.0  # of the training people
 
-    def of(self, base: Settings) -> Settings:
+    def of(self, base: ExperimentSettings) -> ExperimentSettings:
         """The base, changed."""
         made = base.changed(regions=self.regions, seed=self.seed)
         return replace(made, learner=dict(made.learner) | dict(self.changes))
@@ -147,16 +147,16 @@ def _of_both(name: str, value: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Size:
-    base: Settings
+    base: ExperimentSettings
     share: float  # of the training people
     every: tuple[int, int]  # of the training pairs, of the official test pairs
     drawn: int  # of one person and of two, each
     auc: float
 
 
-FULL = Size(Settings(1_000, presets.MANY_FACES | {"max_groups": 40}), 1.0, (1, 1), 10_000, 92)
+FULL = Size(ExperimentSettings(1_000, presets.MANY_FACES | {"max_groups": 40}), 1.0, (1, 1), 10_000, 92)
 SMALL = {"max_groups": 5, "n_components": 20, "joint__min_per_class": 2}
-QUICK = Size(Settings(40, presets.MANY_FACES | SMALL), 0.08, (20, 8), 60, 55)
+QUICK = Size(ExperimentSettings(40, presets.MANY_FACES | SMALL), 0.08, (20, 8), 60, 55)
 QUICK_NAMES = ["without mirror images", "fuzziness 0.04 (slbp)"]
 
 
@@ -273,7 +273,7 @@ class View1:
         chosen = some({person.name for person in people}, share * self.size.share)
         return [image for person in people if person.name in chosen for image in person.images]
 
-    def faces(self, settings: Settings, fuzziness: float | None) -> Faces:
+    def faces(self, settings: ExperimentSettings, fuzziness: float | None) -> Faces:
         """The descriptors that steps learn from; those that are not stored are made."""
         stored = Faces(self.store, FAMILIES, settings.regions, settings.roots)
         if fuzziness is None:
@@ -287,7 +287,7 @@ class View1:
         made = extract(self.training_files, path, replace(chosen, parts=parts))
         return replace(stored, store=made)
 
-    def learner(self, settings: Settings, variation: Variation) -> Learner:
+    def learner(self, settings: ExperimentSettings, variation: Variation) -> Learner:
         """From the images of the training people."""
         faces = self.faces(settings, variation.fuzziness)
         rows = image_rows(self.images(variation.share), faces.store.image_ids.tolist(), faces.store.labels)
@@ -304,7 +304,7 @@ class Steps:
 
     view1: View1
 
-    def first(self, family: str, variation: Variation, settings: Settings) -> tuple[Metric, Path]:
+    def first(self, family: str, variation: Variation, settings: ExperimentSettings) -> tuple[Metric, Path]:
         """Step 1 of a family, and its folder."""
         of_step1 = presets.learner(settings.learner).step1().get_params()
         key = of_step1 | _descriptors(variation, settings) | {"share": variation.share, "seed": settings.seed}
@@ -312,7 +312,9 @@ class Steps:
         learner = self.view1.learner(settings, variation)
         return self._learned(folder, lambda: learner.step1(family, folder / "checkpoint", None)), folder
 
-    def second(self, variation: Variation, settings: Settings, firsts: Mapping[str, tuple[Metric, Path]]) -> Path:
+    def second(
+        self, variation: Variation, settings: ExperimentSettings, firsts: Mapping[str, tuple[Metric, Path]]
+    ) -> Path:
         """The folder of step 2 on what step 1 chose of several families."""
         learned = {name: value for name, value in settings.learner.items() if name not in IN_USE or value == "auto"}
         key = learned | _descriptors(variation, settings) | {"share": variation.share, "seed": settings.seed}
@@ -322,7 +324,7 @@ class Steps:
         self._learned(folder, lambda: learner.step2(metrics, folder / "checkpoint", None))
         return folder
 
-    def distances(self, folders: Mapping[str, Path], settings: Settings) -> dict[str, Floats]:
+    def distances(self, folders: Mapping[str, Path], settings: ExperimentSettings) -> dict[str, Floats]:
         """Squared distances of all pairs under metrics of step 2, used as the settings say."""
         kept_as = f"distances-{'-'.join(str(settings.learner[name]) for name in IN_USE)}.npy"
         missing = {name: folder for name, folder in folders.items() if not (folder / kept_as).exists()}
@@ -348,11 +350,11 @@ class Steps:
         return folder
 
 
-def _descriptors(variation: Variation, settings: Settings) -> dict[str, Any]:
+def _descriptors(variation: Variation, settings: ExperimentSettings) -> dict[str, Any]:
     return {"regions": settings.regions, "roots": settings.roots, "fuzziness": variation.fuzziness}
 
 
-def _used(metric: Metric, settings: Settings) -> Metric:
+def _used(metric: Metric, settings: ExperimentSettings) -> Metric:
     """As the settings compare pictures; normalised as was chosen where that was asked for."""
     normalise = settings.learner["normalise"]
     return metric.with_normalise(metric.normalise if normalise == "auto" else normalise).with_mirror(settings.mirror)

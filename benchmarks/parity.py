@@ -53,17 +53,9 @@ from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-from samekind.evaluation import (
-    accuracy,
-    best_threshold,
-    mean_average_precision,
-    pair_rows,
-    read_view1,
-    roc_curve,
-    verify_codes,
-)
-from samekind.evaluation.lfw import Image, Pair, Person, Split, pairs_text, people_text
+from samekind.evaluation import accuracy, best_threshold, mean_average_precision, roc_curve, verify_codes
 from samekind.files import write_whole
+from samekind.lfw.protocol import Image, Pair, Person, Split, pair_rows, pairs_text, people_text, read_view1
 from samekind.model.metric import Metric
 
 PARTS = ("view1", "small", "calibration", "time_left")

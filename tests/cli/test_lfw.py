@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from samekind.cli.main import app
 from samekind.estimators.presets import PRESETS
-from samekind.evaluation.lfw import Person, pairs_text, people_text
+from samekind.lfw.protocol import Person, pairs_text, people_text
 from tests.lfw import small
 
 IMAGES = Path(__file__).parents[3] / "shared" / "data" / "lfw-a" / "images"

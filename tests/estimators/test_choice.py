@@ -272,5 +272,7 @@ def test_rounds_and_whitened_dimensions_follow_the_samples():
     assert [max_groups_from("auto", 1_000, n) for n in (10, 200, 600, 10**5)] == [20, 33, 100, 200]
     assert max_groups_from("auto", 5, 10**5) == 5
     store = ArrayStore(np.zeros((2_000, 4)), FeatureGroups.parse(2, 4))
-    dims = [TrainingData.of(store, np.zeros(n), np.arange(n), 1).whitened_dims("auto") for n in (9, 200, 2_000)]
+    dims = [
+        TrainingData.from_samples(store, np.zeros(n), np.arange(n), 1).whitened_dims("auto") for n in (9, 200, 2_000)
+    ]
     assert dims == [10, 28, 45]

@@ -7,7 +7,8 @@ import pytest
 from rich.console import Console
 
 from samekind import EnsembleMetric
-from samekind.estimators.progress import Listeners, Pace, ProgressBars, ProgressLines, words_for
+from samekind.estimators.progress import Listeners, ProgressBars, ProgressLines
+from samekind.estimators.time_left import Pace, words_for
 from samekind.solvers.events import Event
 from tests.clocks import Clock
 
@@ -31,8 +32,8 @@ class TestListeners:
     def test_the_callback_hears_the_family_too(self):
         heard = []
         with Listeners(0, heard.append) as listeners:
-            listeners.of("cov")(selection(1))
-            listeners.of(None)(selection(2))
+            listeners.observer("cov")(selection(1))
+            listeners.observer(None)(selection(2))
             listeners(Event("joint", 1, 5, 0.1, 2))
         assert [event.family for event in heard] == ["cov", None, None]
         assert [record.get("family", "none") for record in listeners.history] == ["cov", "none", "none"]
@@ -40,7 +41,7 @@ class TestListeners:
     @pytest.mark.parametrize(("answer", "stops"), [(True, True), (np.True_, True), (None, False), (1, False)])
     def test_true_stops_whatever_the_family(self, answer, stops):
         listeners = Listeners(0, lambda event: answer)
-        assert listeners.of("cov")(selection(1)) is stops
+        assert listeners.observer("cov")(selection(1)) is stops
         assert listeners.stopped is stops
 
     def test_a_fit_tells_its_callback_the_families(self):
@@ -196,7 +197,7 @@ class TestBars:
 
     def test_verbose_draws_on_stdout(self, capsys):
         with Listeners(1, None) as listeners:
-            listeners.of("cov")(selection(3))
+            listeners.observer("cov")(selection(3))
         drawn = capsys.readouterr()
         assert "selection (cov)" in drawn.out
         assert not drawn.err

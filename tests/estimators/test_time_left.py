@@ -7,7 +7,8 @@ import pytest
 from rich.console import Console
 
 from samekind import EnsembleMetric
-from samekind.estimators.progress import Display, ProgressBars, ProgressLines, Stage, TimeLeft
+from samekind.estimators.progress import Display, ProgressBars, ProgressLines
+from samekind.estimators.time_left import Stage, TimeLeft
 from samekind.solvers.events import Event
 from tests.clocks import Clock
 
@@ -16,39 +17,124 @@ def selection(iteration, total=10, part=""):
     return Event("selection", iteration, total, 0.5, iteration, left=total - iteration, part=part)
 
 
+def planned(clock, *stages):
+    left = TimeLeft(clock)
+    left.plan(stages)
+    return left
+
+
 class TestTimeLeft:
     def test_unknown_until_something_is_done(self):
         clock = Clock()
-        left = TimeLeft([Stage("a"), Stage("b")], clock)
+        left = planned(clock, Stage("a"), Stage("b"))
         assert left.seconds() is None
         left.begin(Stage("a"))
         clock.after(5)
         assert left.seconds() is None
 
+    def test_unnamed_before_a_tenth_of_the_whole(self):
+        clock = Clock()
+        left = planned(clock, *(Stage("a", str(k)) for k in range(11)))
+        left.begin(Stage("a", "0"))
+        clock.after(5)
+        left.begin(Stage("a", "1"))
+        assert left.seconds() is None
+        clock.after(1)
+        assert left.seconds() == pytest.approx(5 * 10 - 1)
+
     def test_a_step_at_its_own_pace_and_a_new_one_at_that_of_all(self):
         clock = Clock()
-        left = TimeLeft([Stage("a", "1", work=2), Stage("b", "1", work=3), Stage("a", "2", work=4), Stage("c")], clock)
+        left = planned(
+            clock,
+            *(Stage("a", "1", work=2), Stage("b", "1", work=3), Stage("a", "2", work=4), Stage("c"), Stage("d")),
+        )
         left.begin(Stage("a", "1"))
         clock.after(20)  # 10 a unit
         left.begin(Stage("b", "1"))
-        assert left.seconds() == pytest.approx(10 * (3 + 4 + 1))
+        assert left.seconds() == pytest.approx(10 * (3 + 4 + 1 + 1))
         clock.after(3)  # 1 a unit
         left.begin(Stage("a", "2"))
-        assert left.seconds() == pytest.approx(10 * 4 + 23 / 5)
+        assert left.seconds() == pytest.approx(10 * 4 + 1 + 1)
+        clock.after(12)  # 3 a unit: the first stage of a kind compiles, and counts while there is no other
+        left.begin(Stage("c"))
+        assert left.seconds() == pytest.approx((3 + 12) / (3 + 4) * 2)
+
+    def test_families_and_solvers_have_a_pace_of_their_own(self):
+        clock = Clock()
+        first = [Stage("selection", "1", "x"), Stage("selection", "1", "y")]
+        then = [Stage("selection", "2", "y"), Stage("choice", solver="p"), Stage("joint", solver="p")]
+        left = planned(clock, *first, *then)
+        left.begin(first[0])
+        left.after_event(selection(1))
         clock.after(10)
-        assert left.seconds(0.5) == pytest.approx((30 / 4) * 2 + 33 / 7)
+        left.begin(first[1])
+        left.after_event(selection(1))
+        clock.after(2)
+        left.begin(then[0])
+        left.after_event(selection(1))
+        assert left.seconds() == pytest.approx(2 + 2 * 2)  # new solvers at the pace of all but the first
+        clock.after(2)
+        left.begin(then[1])
+        clock.after(30)
+        left.begin(then[2])
+        assert left.seconds() == pytest.approx(30)
+
+    def test_the_present_stage_counts_the_more_the_further_it_is(self):
+        clock = Clock()
+        left = planned(clock, Stage("selection", "1"), Stage("selection", "2"))
+        left.begin(Stage("selection", "1"))
+        left.after_event(selection(1))
+        clock.after(10)
+        left.begin(Stage("selection", "2"))
+        guesses = []
+        for iteration in range(1, 10):  # 40 seconds, by itself
+            clock.after(4)
+            guesses.append(left.after_event(selection(iteration)) / (1 - iteration / 10))
+        assert guesses[0] == pytest.approx(10)
+        assert guesses == sorted(guesses)
+        assert 30 < guesses[-1] <= 40
+
+    def test_compiling_and_reading_is_not_extrapolated(self):
+        clock = Clock()
+        left = planned(clock, Stage("selection"))
+        left.begin(Stage("selection"))
+        clock.after(100)
+        assert left.after_event(selection(1)) is None
+        clock.after(1)
+        assert left.after_event(selection(2)) == pytest.approx((100 + 9) * 0.8)  # the time until now counts once
+
+    def test_an_iteration_that_does_not_know_what_is_left(self):
+        clock = Clock()
+        left = planned(clock, Stage("joint", "1"), Stage("joint", "2"))
+        left.begin(Stage("joint", "1"))
+        assert left.after_event(Event("joint", 1, 500, 0.1, 2)) is None
+        clock.after(8)
+        left.begin(Stage("joint", "2"))
+        clock.after(6)
+        assert left.after_event(Event("joint", 1, 500, 0.1, 2)) == pytest.approx(2)
+        clock.after(10)
+        assert left.after_event(Event("joint", 2, 500, 0.1, 2)) == pytest.approx(4)
 
     def test_stages_that_are_left_out_do_not_count(self):
         clock = Clock()
-        left = TimeLeft([Stage("a"), Stage("b", work=100), Stage("c")], clock)
+        left = planned(clock, Stage("a"), Stage("b", work=100), Stage("c"))
         left.begin(Stage("a"))
         clock.after(7)
         left.begin(Stage("c"))
         assert left.seconds() == pytest.approx(7)
 
+    def test_a_new_plan_replaces_what_is_to_come(self):
+        clock = Clock()
+        left = planned(clock, Stage("a"), Stage("b", work=100))
+        left.begin(Stage("a"))
+        clock.after(7)
+        left.plan([Stage("b"), Stage("c")])
+        left.begin(Stage("b"))
+        assert left.seconds() == pytest.approx(14)
+
     def test_a_stage_that_nobody_planned_is_taken_as_it_comes(self):
         clock = Clock()
-        left = TimeLeft([Stage("a"), Stage("c")], clock)
+        left = planned(clock, Stage("a"), Stage("c"))
         left.begin(Stage("a"))
         clock.after(7)
         left.begin(Stage("x"))
@@ -56,12 +142,16 @@ class TestTimeLeft:
 
     def test_what_a_checkpoint_had_took_no_time_here(self):
         clock = Clock()
-        left = TimeLeft([Stage("selection", "1"), Stage("selection", "2"), Stage("selection", "3")], clock)
+        left = planned(clock, Stage("selection", "1"), Stage("selection", "2"), Stage("selection", "3"))
         left.begin(Stage("selection", "1"))
         clock.after(0.1)
         left.begin(Stage("selection", "2"))  # the first was silent
         clock.after(3)
-        assert left.heard(selection(9)) == pytest.approx(3 + 30)  # three seconds for the ninth of ten rounds
+        left.after_event(selection(9))
+        clock.after(3)
+        left.after_event(selection(10))
+        left.begin(Stage("selection", "3"))
+        assert left.seconds() == pytest.approx(30)  # six seconds for the last two of ten rounds
 
 
 class Recorder(Display):
@@ -73,7 +163,8 @@ class Recorder(Display):
 
     def plan(self, stages):
         super().plan(stages)
-        self.planned = [stage.place for stage in stages]
+        over = [place for place in self.planned if place in self.begun]
+        self.planned = over + [stage.place for stage in stages]
 
     def begin(self, stage):
         super().begin(stage)
@@ -121,7 +212,7 @@ class TestShown:
                         lines.count(iteration, 10)
         assert console.file.getvalue().splitlines() == [
             "Fold 1 of 2: whitening (cov)",
-            "Fold 1 of 2: whitening (cov): 6 of 10, about 15 min left",
+            "Fold 1 of 2: whitening (cov): 6 of 10",
             "Fold 1 of 2: choosing [b] (cov), about 15 min left",
             "Fold 1 of 2: choosing [b] (cov): 6 of 10, about 15 min left",
             "Fold 2 of 2: whitening (cov), about 15 min left",

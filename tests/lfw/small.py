@@ -7,8 +7,8 @@ import cv2
 import numpy as np
 
 from samekind.estimators.presets import MANY_FACES
-from samekind.evaluation.lfw import Image, Pair, Person, pairs_text, people_text
-from samekind.lfw.presets import Settings
+from samekind.lfw.presets import ExperimentSettings
+from samekind.lfw.protocol import Image, Pair, Person, pairs_text, people_text
 from tests.images.pictures import face_like
 
 N_FOLDS, PEOPLE_A_FOLD, PICTURES = 3, 4, 3
@@ -27,7 +27,7 @@ LEARNER = {
     "selection__max_per_class": None,
     "joint__ridge": 0.1,
 }
-SETTINGS = Settings(24, MANY_FACES | LEARNER)
+SETTINGS = ExperimentSettings(24, MANY_FACES | LEARNER)
 OPTIONS = ["--preset=standard", "--regions=24", *(f"--set={name}={value}" for name, value in LEARNER.items())]
 
 
@@ -80,7 +80,7 @@ def write_images(folder, strangers=()):
 
 
 class Recorder:
-    """A watch that remembers what was done: titles, the iterations of each, pictures."""
+    """A reporter that remembers what was done: titles, the iterations of each, pictures."""
 
     def __init__(self):
         self.lines, self.iterations, self.counts = [], {}, {}
@@ -103,7 +103,7 @@ def models(work):
 
 
 def kept(work):
-    """What a study leaves that does not depend on the clock: file -> bytes."""
+    """What an experiment leaves that does not depend on the clock: file -> bytes."""
     return {
         str(path.relative_to(work)): path.read_bytes()
         for path in sorted(work.rglob("*"))

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from samekind.estimators import presets
-from samekind.evaluation import read_view1, read_view2
-from samekind.lfw.runs import Run, judged_by_folds, judged_on_view1
-from samekind.lfw.study import Study
+from samekind.lfw.experiment import Experiment
+from samekind.lfw.protocol import read_view1, read_view2
+from samekind.lfw.runs import SplitRun, judged_by_folds, judged_on_view1
 from tests.lfw import small
 
 
@@ -17,24 +17,24 @@ def fold_of_strangers(lfw, tmp_path_factory):
     """Fold 1 from scratch, the pictures of its people being of others."""
     home = tmp_path_factory.mktemp("strangers")
     images = small.write_images(home / "images", strangers=small.FOLDS[0])
-    study = Study(images, lfw.protocol, home / "work", small.SETTINGS)
-    (learned,) = study.learned([Run.of_fold(read_view2(lfw.protocol), 1)])
-    return study, learned
+    experiment = Experiment(images, lfw.protocol, home / "work", small.SETTINGS)
+    (learned,) = experiment.learned([SplitRun.from_fold(read_view2(lfw.protocol), 1)])
+    return experiment, learned
 
 
 def test_a_folds_own_pictures_do_not_change_what_is_learned_for_it(lfw, fold_of_strangers):
     """Whitening, chosen regions and both steps, to the last bit."""
-    study, _ = fold_of_strangers
+    experiment, _ = fold_of_strangers
     clean = {name: content for name, content in small.models(lfw.work).items() if name.startswith("fold-01")}
     assert len(clean) == 5
-    assert small.models(study.work) == clean
+    assert small.models(experiment.work) == clean
 
 
 def test_a_folds_own_pictures_do_not_change_its_threshold(lfw, fold_of_strangers):
     _, learned = fold_of_strangers
     view2 = read_view2(lfw.protocol)
-    view1, clean = lfw.study.learned([Run.of_view1(read_view1(lfw.protocol)), Run.of_fold(view2, 1)])
-    for stage in lfw.study.stages:
+    view1, clean = lfw.experiment.learned([SplitRun.from_view1(read_view1(lfw.protocol)), SplitRun.from_fold(view2, 1)])
+    for stage in lfw.experiment.stages:
         changed = judged_by_folds(view1, {1: learned}, view2, stage, "logistic")
         before = judged_by_folds(view1, {1: clean}, view2, stage, "logistic")
         for source in ("view 1", "training folds"):
@@ -46,9 +46,9 @@ def test_a_folds_own_pictures_do_not_change_its_threshold(lfw, fold_of_strangers
 
 def test_view_1s_test_people_do_not_change_what_is_learned(lfw, tmp_path):
     images = small.write_images(tmp_path / "images", strangers=small.VIEW1[1])
-    study = Study(images, lfw.protocol, tmp_path / "work", small.SETTINGS)
-    (learned,) = study.learned([Run.of_view1(read_view1(lfw.protocol))])
-    assert small.models(study.work) == {
+    experiment = Experiment(images, lfw.protocol, tmp_path / "work", small.SETTINGS)
+    (learned,) = experiment.learned([SplitRun.from_view1(read_view1(lfw.protocol))])
+    assert small.models(experiment.work) == {
         name: content for name, content in small.models(lfw.work).items() if name.startswith("view1")
     }
     for outcome in lfw.view1.outcomes:
@@ -61,10 +61,10 @@ def test_a_single_training_picture_does(lfw, tmp_path):
     images = small.write_images(tmp_path / "images")
     name = small.FOLDS[1][0]
     small.write_picture(images / name / f"{name}_0001.png", 999, 1)
-    study = replace(lfw.study, images=images, work=tmp_path / "work", watch=small.Recorder())
-    study.learned([Run.of_fold(read_view2(lfw.protocol), 1)])
+    experiment = replace(lfw.experiment, images=images, work=tmp_path / "work", reporter=small.Recorder())
+    experiment.learned([SplitRun.from_fold(read_view2(lfw.protocol), 1)])
     clean = small.models(lfw.work)
-    assert all(content != clean[name] for name, content in small.models(study.work).items())
+    assert all(content != clean[name] for name, content in small.models(experiment.work).items())
 
 
 CHOOSING = presets.PRESETS["pictures"] | {"max_groups": 2, "n_components": 3, "cv": 2}
@@ -87,6 +87,6 @@ def test_rows_of_the_tested_are_never_read_from_the_store(lfw, tmp_path, monkeyp
     for name in ("panel", "stacked"):
         monkeypatch.setattr(DiskStore, name, noting(getattr(DiskStore, name)))
     settings = replace(small.SETTINGS, learner=learner)
-    study = replace(lfw.study, settings=settings, work=tmp_path, store=lfw.store, watch=small.Recorder())
-    study.learned([Run.of_fold(read_view2(lfw.protocol), 2)])
+    experiment = replace(lfw.experiment, settings=settings, work=tmp_path, store=lfw.store, reporter=small.Recorder())
+    experiment.learned([SplitRun.from_fold(read_view2(lfw.protocol), 2)])
     assert read == set(small.NAMES) - set(small.FOLDS[1])

@@ -7,8 +7,8 @@ import pytest
 
 from samekind import Metric
 from samekind.estimators import presets
-from samekind.evaluation import image_rows, read_view1
-from samekind.lfw.runs import Run
+from samekind.lfw.protocol import image_rows, read_view1
+from samekind.lfw.runs import SplitRun
 from tests.lfw import small
 
 SETTINGS = {
@@ -24,10 +24,10 @@ def rows_of(run, store):
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_the_metric_is_that_of_the_public_learner(lfw, tmp_path, name):
-    settings, run = replace(small.SETTINGS, learner=SETTINGS[name]), Run.of_view1(read_view1(lfw.protocol))
-    study = replace(lfw.study, settings=settings, work=tmp_path, store=lfw.store)
-    study.learned([run])
-    faces = study.faces([run])
+    settings, run = replace(small.SETTINGS, learner=SETTINGS[name]), SplitRun.from_view1(read_view1(lfw.protocol))
+    experiment = replace(lfw.experiment, settings=settings, work=tmp_path, store=lfw.store)
+    experiment.learned([run])
+    faces = experiment.faces([run])
     learner = presets.learner(settings.learner | {"mirror": "none"}, random_state=settings.seed)
     learner.fit(faces.view, faces.view.labels, rows=rows_of(run, faces.store))
     metric = Metric.load(tmp_path / "view1" / "step2-cov+slbp.safetensors")
@@ -41,16 +41,16 @@ def test_the_metric_is_that_of_the_public_learner(lfw, tmp_path, name):
 
 
 def test_a_step_1_that_chooses_nothing_is_told(lfw, tmp_path):
-    study = replace(lfw.study, settings=small.settings(selection__ridge=1e9), work=tmp_path, store=lfw.store)
+    experiment = replace(lfw.experiment, settings=small.settings(selection__ridge=1e9), work=tmp_path, store=lfw.store)
     with pytest.raises(ValueError, match=r"Step 1 chose none of the 24 cov regions.*--set selection__ridge"):
-        study.view1()
+        experiment.view1()
 
 
 def test_pictures_chosen_on_people_left_out_are_judged_as_any(lfw, tmp_path):
     """What was tried is written down, and the threshold is the protocol's."""
     settings = replace(small.SETTINGS, learner=SETTINGS["chosen on people left out"] | {"mirror": "mean"})
-    study = replace(lfw.study, settings=settings, work=tmp_path, store=lfw.store, families=["cov"])
-    findings = study.view1()
+    experiment = replace(lfw.experiment, settings=settings, work=tmp_path, store=lfw.store, families=["cov"])
+    findings = experiment.view1()
     (facts,) = findings.outcomes[-1].facts
     assert facts["tried"]
     metric = Metric.load(tmp_path / "view1" / "step2-cov.safetensors")

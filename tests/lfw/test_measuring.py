@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from samekind import Metric
-from samekind.evaluation import pair_rows, read_view1
 from samekind.images.extractor import Extractor
 from samekind.images.listing import list_images
 from samekind.lfw.measuring import distances_of_pairs, reading_all
+from samekind.lfw.protocol import pair_rows, read_view1
 
 
 @pytest.mark.parametrize("mirror", ["none", "mean", "distances"])

@@ -1,4 +1,4 @@
-"""A study that is killed goes on where it was, and ends as one that was not."""
+"""An experiment that is killed goes on where it was, and ends as one that was not."""
 
 import signal
 import subprocess
@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from samekind.lfw.study import Study
+from samekind.lfw.experiment import Experiment
 from tests.lfw import small
 
 STUDY = """
 import os, signal, sys
 from contextlib import contextmanager
 from pathlib import Path
-from samekind.lfw.study import Study
+from samekind.lfw.experiment import Experiment
 from tests.lfw import small
 
 images, protocol, work, title, at = sys.argv[1:]
@@ -34,7 +34,7 @@ class Deadly(small.Recorder):
         if name == title and done == int(at):
             os.kill(os.getpid(), signal.SIGKILL)
 
-Study(Path(images), Path(protocol), Path(work), small.SETTINGS, watch=Deadly()).view1()
+Experiment(Path(images), Path(protocol), Path(work), small.SETTINGS, reporter=Deadly()).view1()
 """
 
 KILLED = [
@@ -55,10 +55,10 @@ def test_killed_again_and_again_it_ends_as_if_nothing_had_happened(lfw, tmp_path
             [str(each) for each in command], cwd=root, capture_output=True, timeout=120, check=False
         )
         assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
-    watch = small.Recorder()
-    findings = Study(lfw.images, lfw.protocol, work, small.SETTINGS, watch=watch).view1()
-    assert not watch.iterations, "all stages were learned before the last kill"
-    assert list(watch.counts) == ["View 1: comparing pictures"]
+    reporter = small.Recorder()
+    findings = Experiment(lfw.images, lfw.protocol, work, small.SETTINGS, reporter=reporter).view1()
+    assert not reporter.iterations, "all stages were learned before the last kill"
+    assert list(reporter.counts) == ["View 1: comparing pictures"]
     assert small.kept(work) == {
         name: content for name, content in small.kept(lfw.work).items() if name.startswith("view1")
     }
@@ -73,7 +73,7 @@ class Stop(Exception):
 
 
 class Stopping(small.Recorder):
-    """Ends the study in the third round of one stage."""
+    """Ends the experiment in the third round of one stage."""
 
     @contextmanager
     def learning(self, title):
@@ -85,12 +85,12 @@ class Stopping(small.Recorder):
 
 
 def test_a_running_stage_goes_on_from_its_checkpoint(lfw, tmp_path):
-    study = replace(lfw.study, work=tmp_path, store=lfw.store, watch=Stopping())
+    experiment = replace(lfw.experiment, work=tmp_path, store=lfw.store, reporter=Stopping())
     with pytest.raises(Stop):
-        study.view1()
-    watch = small.Recorder()
-    replace(study, watch=watch).view1()
-    assert list(watch.iterations) == [
+        experiment.view1()
+    reporter = small.Recorder()
+    replace(experiment, reporter=reporter).view1()
+    assert list(reporter.iterations) == [
         f"View 1: {title}" for title in ("slbp, step 1", "slbp, step 2", "cov + slbp, step 2")
     ]
-    assert watch.iterations["View 1: slbp, step 1"] == [3]
+    assert reporter.iterations["View 1: slbp, step 1"] == [3]

@@ -80,11 +80,17 @@ def test_json_has_every_stage_and_no_nan(lfw):
 @pytest.mark.parametrize("view", ["view1", "view2"])
 def test_the_page_shows_the_chosen_regions_over_the_mean_face(lfw, view, tmp_path):
     findings = getattr(lfw, view)
-    face = lfw.study.mean_face()
+    face = lfw.experiment.mean_face()
     assert face.shape == (150, 110)
     assert 0.1 < face.mean() < 0.9
     page = write_lfw_report(tmp_path / "report.html", findings, face).read_text()
-    for heading in ("Chosen regions: cov", "Chosen regions: slbp", "Where the cov regions lie", "ROC", "Settings"):
+    for heading in (
+        "Chosen regions: cov",
+        "Chosen regions: slbp",
+        "Where the cov regions lie",
+        "ROC",
+        "Settings",
+    ):
         assert heading in page
     assert page.count("<svg") == (5 if view == "view1" else 6)
     assert "92.58" in page

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from samekind.cli.described import reasons, remarks
+from samekind.cli.described import reasons
 from samekind.cli.options import (
     JobsOption,
     JsonOption,
     LandmarksOption,
+    ModelArgument,
     OnErrorOption,
     QuietOption,
     SeveralOption,
@@ -22,7 +23,6 @@ from samekind.cli.options import (
 from samekind.cli.output import (
     MOST_SHOWN,
     check_writable,
-    counting,
     duration,
     plural,
     say_error,
@@ -30,7 +30,7 @@ from samekind.cli.output import (
     say_json,
     say_list,
 )
-from samekind.cli.pictures import encoder_of, landmarks_for
+from samekind.cli.pictures import encode_files, landmarks_for, say_skipped
 
 if TYPE_CHECKING:
     from samekind.images.listing import ImageFile
@@ -41,7 +41,7 @@ UNUSABLE = 1  # exit status
 
 
 def encode(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="File that `samekind fit` wrote.")],
+    model: ModelArgument,
     images: Annotated[
         Path, typer.Argument(metavar="IMAGES", help="A picture, a folder of pictures or of folders, or a CSV of file.")
     ],
@@ -75,11 +75,7 @@ def encode(
     metric = Metric.load(model)
     files = _labelled(images, list_images(images, labelled=False))
     points = _landmarks(landmarks, images, files)
-    encoder = encoder_of(metric, landmarks=points, several=several)
-    with counting("Encoding pictures", shown=not quiet) as count:
-        encoded = encoder.encode_each(
-            [(file.path, file.name) for file in files], jobs, on_error=on_error, progress=count
-        )
+    encoded = encode_files(metric, files, landmarks=points, several=several, on_error=on_error, jobs=jobs, quiet=quiet)
     kept = [file for file in files if file.name not in encoded.skipped]
     if kept:
         _write(out, encoded.codes, table, kept)
@@ -111,8 +107,7 @@ def _say_result(result: dict[str, Any]) -> None:
             ("Time", duration(result["seconds"])),
         ]
     )
-    say_list("Skipped", reasons(result["skipped"]), MOST_SHOWN, "--json shows all")
-    say_list("Remarks", remarks(result["notes"]), MOST_SHOWN, "--json shows all")
+    say_skipped(result)
 
 
 def _table_beside(out: Path, images: Path) -> Path:

@@ -6,29 +6,32 @@ from typing import Annotated, Any
 
 import typer
 
-from samekind.cli.described import reasons, remarks
-from samekind.cli.options import JobsOption, JsonOption, LandmarksOption, OnErrorOption, QuietOption, SeveralOption
+from samekind.cli.options import (
+    JobsOption,
+    JsonOption,
+    LabelledImagesArgument,
+    LandmarksOption,
+    ModelArgument,
+    OnErrorOption,
+    QuietOption,
+    SeveralOption,
+)
 from samekind.cli.output import (
-    MOST_SHOWN,
     check_writable,
-    counting,
     duration,
     plural,
     say_facts,
     say_json,
-    say_list,
     say_table,
 )
-from samekind.cli.pictures import encoder_of
+from samekind.cli.pictures import encode_files, say_skipped
 
 FEWEST = 4  # pictures that can be judged: each has three others as its nearest
 
 
 def evaluate(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="File that `samekind fit` wrote.")],
-    images: Annotated[
-        Path, typer.Argument(metavar="IMAGES", help="A folder with a folder per label, or a CSV of file and label.")
-    ],
+    model: ModelArgument,
+    images: LabelledImagesArgument,
     report: Annotated[
         Path | None, typer.Option("--report", metavar="HTML", help="Write figures and plots to this file as well.")
     ] = None,
@@ -57,11 +60,9 @@ def evaluate(
         check_writable(report)
     metric = Metric.load(model)
     files = list_images(images, labelled=True)
-    encoder = encoder_of(metric, landmarks=landmarks, several=several)
-    with counting("Encoding pictures", shown=not quiet) as count:
-        encoded = encoder.encode_each(
-            [(file.path, file.name) for file in files], jobs, on_error=on_error, progress=count
-        )
+    encoded = encode_files(
+        metric, files, landmarks=landmarks, several=several, on_error=on_error, jobs=jobs, quiet=quiet
+    )
     labels = [str(file.label) for file in files if file.name not in encoded.skipped]
     _check_labels(labels, len(files))
     judged = evaluate_codes(
@@ -94,8 +95,7 @@ def evaluate(
         ]
     )
     say_table("How well it does, with 95 % intervals over labels", judged.table())
-    say_list("Skipped", reasons(result["skipped"]), MOST_SHOWN, "--json shows all")
-    say_list("Remarks", remarks(result["notes"]), MOST_SHOWN, "--json shows all")
+    say_skipped(result)
 
 
 def _check_labels(labels: list[str], n_files: int) -> None:

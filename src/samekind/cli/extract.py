@@ -13,6 +13,7 @@ from samekind.cli.options import (
     Align,
     JobsOption,
     JsonOption,
+    LabelledImagesArgument,
     LandmarksOption,
     OnErrorOption,
     QuietOption,
@@ -27,9 +28,7 @@ UNUSABLE = 1  # exit status
 
 
 def extract(
-    images: Annotated[
-        Path, typer.Argument(metavar="IMAGES", help="A folder with a folder per label, or a CSV of file and label.")
-    ],
+    images: LabelledImagesArgument,
     store: Annotated[
         Path, typer.Argument(metavar="STORE", help="Folder for the descriptors: new, or a store to go on with.")
     ],

@@ -3,43 +3,42 @@
 import errno
 import time
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 
 from samekind.cli.described import usage_facts
-from samekind.cli.options import JobsOption, JsonOption, PresetOption, QuietOption, SetOption, check_said_once
+from samekind.cli.options import (
+    ComponentsOption,
+    JobsOption,
+    JsonOption,
+    MaxGroupsOption,
+    MemoryOption,
+    PresetOption,
+    QuietOption,
+    SetOption,
+    settings_from_options,
+)
 from samekind.cli.output import (
-    SECONDS_PER_LINE,
     check_writable,
     duration,
     plural,
-    say_error,
     say_facts,
     say_json,
     say_list,
 )
+from samekind.cli.progress import fit_progress, interruptible
 
 if TYPE_CHECKING:
     from samekind.kernels.types import IntArray
     from samekind.model.metric import Metric
-    from samekind.solvers.events import Observer
     from samekind.store import DiskStore
 
 FEWEST_LABELS = 2  # that can be told apart
 MOST_TRIED = 8  # that are printed
-INTERRUPTED = 130  # exit status, as that of every verb
-TITLES = {
-    "whitening": "Whitening descriptors",
-    "selection": "Choosing regions",
-    "choice": "Choosing settings on labels left out",
-    "joint": "Learning the joint metric",
-}
+GOES_ON = "The same command goes on from the last round that was finished"
 
 
 def fit(
@@ -47,12 +46,8 @@ def fit(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="File for the model, such as faces.safetensors.")],
     preset: PresetOption = "pictures",
     changes: SetOption = None,
-    max_groups: Annotated[
-        int | None, typer.Option("--max-groups", min=1, help="Regions chosen per family. Default: the preset's.")
-    ] = None,
-    components: Annotated[
-        int | None, typer.Option("--components", min=1, help="Length of the code. Default: the preset's.")
-    ] = None,
+    max_groups: MaxGroupsOption = None,
+    components: ComponentsOption = None,
     hold_out: Annotated[
         float | None,
         typer.Option(
@@ -69,7 +64,7 @@ def fit(
             help="Folder to keep each finished round in: the same command, run again, goes on from the last one.",
         ),
     ] = None,
-    memory: Annotated[str, typer.Option("--memory", help="Memory for pairs of pictures, such as 2GB.")] = "1GB",
+    memory: MemoryOption = "1GB",
     jobs: JobsOption = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of all that is drawn at random.")] = 0,
     quiet: QuietOption = False,
@@ -108,18 +103,16 @@ def fit(
     from samekind.extraction import with_roots
     from samekind.store import DiskStore
 
-    options = {"max_groups": ("--max-groups", max_groups), "n_components": ("--components", components)}
-    check_said_once(changes or (), options)
-    settings = changed(PRESETS[preset], changes or ())
-    settings |= {name: value for name, (_, value) in options.items() if value is not None}
+    given = settings_from_options(changes, max_groups, components)
+    settings = changed(PRESETS[preset], changes or ()) | given
     made = learner(settings, checkpoint=checkpoint, memory_budget=memory, n_jobs=jobs, random_state=seed)
     opened = DiskStore.open(store, n_jobs=jobs)
     train, held = _split(opened, hold_out, seed)
     features: Any = with_roots(opened) if settings["roots"] and opened.front_end else opened
     with (
         warnings.catch_warnings(record=True) as caught,
-        _interruptible(checkpoint),
-        _listening(not quiet) as listen,
+        interruptible(None if checkpoint is None else f"{GOES_ON}, kept in {checkpoint}."),
+        fit_progress(not quiet) as listen,
     ):
         warnings.simplefilter("always", UserWarning)
         made.set_params(callback=listen)
@@ -250,32 +243,3 @@ def _held_facts(held: dict[str, Any]) -> list[tuple[str, object]]:
         ("Equal error", f"{eer:.1%}"),
         ("AUC", f"{auc:.4f}"),
     ]
-
-
-@contextmanager
-def _listening(shown: bool) -> Iterator["Observer | None"]:
-    """A bar per step on stderr, as stdout is for results; where no one watches, a line now and then."""
-    if not shown:
-        yield None
-        return
-    from samekind.estimators.progress import ProgressBars, ProgressLines
-
-    console = Console(stderr=True)
-    with (
-        ProgressBars(console, TITLES, first="Reading descriptors")
-        if console.is_terminal
-        else ProgressLines(console, TITLES, SECONDS_PER_LINE)
-    ) as display:
-        yield display
-
-
-@contextmanager
-def _interruptible(checkpoint: Path | None) -> Iterator[None]:
-    """Say after Ctrl-C what became of the work, where it was kept."""
-    try:
-        yield
-    except KeyboardInterrupt as error:
-        if checkpoint is None:
-            raise
-        say_error(f"interrupted. The same command goes on from the last round that was finished, kept in {checkpoint}.")
-        raise typer.Exit(INTERRUPTED) from error

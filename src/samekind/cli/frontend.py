@@ -49,7 +49,7 @@ class FrontEnd:
         )
 
     @classmethod
-    def of(cls, extractor: Extractor) -> FrontEnd:
+    def from_extractor(cls, extractor: Extractor) -> FrontEnd:
         """What would make this extractor anew."""
         frame, parts = extractor.frame, {part.family.name: part for part in extractor.parts}
         return cls(
@@ -100,7 +100,7 @@ class FrontEnd:
         from samekind.images.extractor import Extractor
 
         extractor = Extractor.from_json(store.front_end)
-        present = FrontEnd.of(extractor)
+        present = FrontEnd.from_extractor(extractor)
         for field in fields(self):
             asked, made = (_as_option(field.name, getattr(each, field.name)) for each in (self, present))
             if asked is not None and asked != made:

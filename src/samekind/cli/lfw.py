@@ -9,26 +9,33 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-from rich.console import Console
 
-from samekind.cli.options import JobsOption, JsonOption, QuietOption, SetOption, check_said_once, parse_families
+from samekind.cli.options import (
+    ComponentsOption,
+    JobsOption,
+    JsonOption,
+    MaxGroupsOption,
+    MemoryOption,
+    QuietOption,
+    SetOption,
+    parse_families,
+    settings_from_options,
+)
 from samekind.cli.output import (
-    SECONDS_PER_LINE,
     Count,
     counting,
     duration,
     say,
-    say_error,
     say_facts,
     say_json,
     say_list,
     say_table,
 )
+from samekind.cli.progress import fit_progress, interruptible, titles_under
 
 if TYPE_CHECKING:
+    from samekind.lfw.experiment import Experiment, Findings
     from samekind.solvers.events import Observer
-
-INTERRUPTED = 130  # exit status, as that of every verb
 
 
 def lfw(
@@ -69,12 +76,8 @@ def lfw(
     regions: Annotated[
         int | None, typer.Option("--regions", min=1, help="Of each family, instead of the preset's.")
     ] = None,
-    max_groups: Annotated[
-        int | None, typer.Option("--max-groups", min=1, help="Regions chosen of each, instead of the preset's.")
-    ] = None,
-    components: Annotated[
-        int | None, typer.Option("--components", min=1, help="Length of the final codes, instead of the preset's.")
-    ] = None,
+    max_groups: MaxGroupsOption = None,
+    components: ComponentsOption = None,
     threshold_by: Annotated[
         Literal["logistic", "accuracy"],
         typer.Option(
@@ -82,7 +85,7 @@ def lfw(
         ),
     ] = "logistic",
     seed: Annotated[int | None, typer.Option("--seed", min=0, help="Of all that is drawn at random.")] = None,
-    memory: Annotated[str, typer.Option("--memory", help="Memory for pairs of pictures, such as 2GB.")] = "2GB",
+    memory: MemoryOption = "2GB",
     jobs: JobsOption = None,
     quiet: QuietOption = False,
     json: JsonOption = False,
@@ -104,17 +107,12 @@ def lfw(
 
     started = time.perf_counter()
     chosen = _checked_folds(folds, view)
-    options = {"max_groups": ("--max-groups", max_groups), "n_components": ("--components", components)}
-    check_said_once(changes or (), options)
-    settings = PRESETS[preset].changed(
-        changes or (), regions=regions, max_groups=max_groups, n_components=components, seed=seed
-    )
+    given = settings_from_options(changes, max_groups, components)
+    settings = PRESETS[preset].changed(changes or (), regions=regions, seed=seed, **given)
 
-    from samekind.lfw.report import write_lfw_report
-    from samekind.lfw.study import Study
-    from samekind.lfw.tables import as_json, table1, table2
+    from samekind.lfw.experiment import Experiment
 
-    study = Study(
+    experiment = Experiment(
         images,
         protocol,
         work,
@@ -123,26 +121,42 @@ def lfw(
         store=store,
         memory=memory,
         n_jobs=jobs,
-        watch=_Shown(not quiet),
+        reporter=_Shown(not quiet),
         threshold_by=threshold_by,
     )
-    with warnings.catch_warnings(record=True) as caught, _interruptible(work):
+    with (
+        warnings.catch_warnings(record=True) as caught,
+        interruptible(f"The same command goes on with what is kept in {work}."),
+    ):
         warnings.simplefilter("always", UserWarning)
-        findings = study.view1() if view == "1" else study.view2(chosen, with_view1=with_view1)
-    report = write_lfw_report(work / f"report-view{view}.html", findings, study.mean_face())
-    result = as_json(findings) | {
-        "work": str(work),
-        "report": str(report),
+        findings = experiment.view1() if view == "1" else experiment.view2(chosen, with_view1=with_view1)
+    result = _kept(experiment, findings) | {
         "warnings": list(dict.fromkeys(str(each.message) for each in caught)),
         "total_seconds": round(time.perf_counter() - started, 1),
     }
     _write_json(work / f"results-view{view}.json", result)
     if json:
         say_json(result)
-        return
+    else:
+        _say_result(findings, result)
+
+
+def _kept(experiment: "Experiment", findings: "Findings") -> dict[str, Any]:
+    """Write the report, and say where it is and what was found."""
+    from samekind.lfw.report import write_lfw_report
+    from samekind.lfw.tables import as_json
+
+    path = experiment.work / f"report-view{findings.view}.html"
+    report = write_lfw_report(path, findings, experiment.mean_face())
+    return as_json(findings) | {"work": str(experiment.work), "report": str(report)}
+
+
+def _say_result(findings: "Findings", result: dict[str, Any]) -> None:
+    from samekind.lfw.tables import table1, table2
+
     say_table("Ranks and errors after each step (the paper's Table 1)", table1(findings))
     say_table("Accuracy (the paper's Table 2)", table2(findings))
-    say_facts([("Report", report), ("Time", duration(result["total_seconds"]))])
+    say_facts([("Report", result["report"]), ("Time", duration(result["total_seconds"]))])
     say_list("Warnings", result["warnings"])
 
 
@@ -158,23 +172,7 @@ class _Shown:
 
     @contextmanager
     def learning(self, title: str) -> Iterator["Observer | None"]:
-        if not self.shown:
-            yield None
-            return
-        from samekind.estimators.progress import ProgressBars, ProgressLines
-
-        console = Console(stderr=True)
-        titles = {
-            "whitening": f"{title}: whitening descriptors",
-            "selection": title,
-            "choice": f"{title}: choosing settings on people left out",
-            "joint": title,
-        }
-        with (
-            ProgressBars(console, titles, first=f"{title}: reading descriptors")
-            if console.is_terminal
-            else ProgressLines(console, titles, SECONDS_PER_LINE)
-        ) as display:
+        with fit_progress(self.shown, titles_under(title), f"{title}: reading descriptors") as display:
             yield display
 
     @contextmanager
@@ -198,13 +196,3 @@ def _write_json(path: Path, content: dict[str, Any]) -> None:
     from samekind.files import write_whole
 
     write_whole(path, json_text.dumps(content, indent=1, allow_nan=False) + "\n")
-
-
-@contextmanager
-def _interruptible(work: Path) -> Iterator[None]:
-    """Say after Ctrl-C what became of the work."""
-    try:
-        yield
-    except KeyboardInterrupt as error:
-        say_error(f"interrupted. The same command goes on with what is kept in {work}.")
-        raise typer.Exit(INTERRUPTED) from error

@@ -1,7 +1,7 @@
 """Options that several verbs share, and how their texts are read."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -37,17 +37,32 @@ SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="Change a setting of the preset; may be repeated."),
 ]
+ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="File that `samekind fit` wrote.")]
+LabelledImagesArgument = Annotated[
+    Path, typer.Argument(metavar="IMAGES", help="A folder with a folder per label, or a CSV of file and label.")
+]
+MaxGroupsOption = Annotated[
+    int | None, typer.Option("--max-groups", min=1, help="Regions chosen per family. Default: the preset's.")
+]
+ComponentsOption = Annotated[
+    int | None, typer.Option("--components", min=1, help="Length of the code. Default: the preset's.")
+]
+MemoryOption = Annotated[str, typer.Option("--memory", help="Memory for pairs of pictures, such as 2GB.")]
 JobsOption = Annotated[int | None, typer.Option("--jobs", min=1, help="Threads; all cores unless told.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="No progress bars.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the results as one JSON object.")]
 
 
-def check_said_once(changes: Sequence[str], options: Mapping[str, tuple[str, object]]) -> None:
-    """Of settings that have an option of their own (setting -> option, its value), none may be given by both."""
-    changed = {change.partition("=")[0].strip() for change in changes}
+def settings_from_options(
+    changes: Sequence[str] | None, max_groups: int | None, components: int | None
+) -> dict[str, int]:
+    """The learner's settings that have an option of their own and were given by it; none may be in --set as well."""
+    options = {"max_groups": ("--max-groups", max_groups), "n_components": ("--components", components)}
+    changed = {change.partition("=")[0].strip() for change in changes or ()}
     for name, (option, value) in options.items():
         if value is not None and name in changed:
             raise ValueError(f"{option} and --set {name} say the same thing: give one of them.")
+    return {name: value for name, (_, value) in options.items() if value is not None}
 
 
 def parse_size(text: str) -> tuple[int, int]:

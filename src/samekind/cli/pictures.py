@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from samekind.cli.options import Several
+from samekind.cli.described import reasons, remarks
+from samekind.cli.options import OnError, Several
+from samekind.cli.output import MOST_SHOWN, counting, say_list
 
 if TYPE_CHECKING:
-    from samekind.model.encoder import Encoder
+    from samekind.images.listing import ImageFile
+    from samekind.model.encoder import Encoded, Encoder
     from samekind.model.metric import Metric
 
 
@@ -22,6 +25,28 @@ def encoder_of(metric: Metric, *, landmarks: os.PathLike[str] | Mapping[str, Any
             "their eyes and mouth."
         )
     return metric.encoder(landmarks=landmarks, several=several)
+
+
+def encode_files(
+    metric: Metric,
+    files: Sequence[ImageFile],
+    *,
+    landmarks: os.PathLike[str] | Mapping[str, Any] | None,
+    several: Several,
+    on_error: OnError,
+    jobs: int | None,
+    quiet: bool,
+) -> Encoded:
+    """Codes of the files that can be used, with progress."""
+    encoder = encoder_of(metric, landmarks=landmarks, several=several)
+    with counting("Encoding pictures", shown=not quiet) as count:
+        return encoder.encode_each([(file.path, file.name) for file in files], jobs, on_error=on_error, progress=count)
+
+
+def say_skipped(result: Mapping[str, Any]) -> None:
+    """The files that were skipped, and remarks on others."""
+    say_list("Skipped", reasons(result["skipped"]), MOST_SHOWN, "--json shows all")
+    say_list("Remarks", remarks(result["notes"]), MOST_SHOWN, "--json shows all")
 
 
 def landmarks_for(path: Path | None, pictures: Mapping[str, Path]) -> dict[str, Any] | None:

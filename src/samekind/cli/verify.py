@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from samekind.cli.described import remarks
-from samekind.cli.options import JsonOption, LandmarksOption, SeveralOption
+from samekind.cli.options import JsonOption, LandmarksOption, ModelArgument, SeveralOption
 from samekind.cli.output import say_facts, say_json, say_list
 from samekind.cli.pictures import encoder_of, landmarks_for
 
@@ -18,7 +18,7 @@ DIFFERENT = 1  # exit status
 
 
 def verify(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="File that `samekind fit` wrote.")],
+    model: ModelArgument,
     a: Annotated[Path, typer.Argument(metavar="A", help="A picture.")],
     b: Annotated[Path, typer.Argument(metavar="B", help="Another picture.")],
     far: Annotated[

@@ -1,4 +1,22 @@
-"""scikit-learn estimators: step 1 (`SparseBlockMetric`), step 2 (`JointMetric`), and both (`EnsembleMetric`)."""
+"""scikit-learn estimators: step 1 (`SparseBlockMetric`), step 2 (`JointMetric`), and both (`EnsembleMetric`).
+
+    presets       named settings of EnsembleMetric for pictures
+    ensemble      EnsembleMetric: parameters, fit, fitted attributes. Its fit calls
+      candidates    which settings may be chosen: what is "auto"
+      cross_fitting candidates tried on folds of classes left out; codes of these classes calibrate the metric
+        tuning        what a candidate and a trial are, how folds are made, which trial is the best
+        use           codes as they will be used
+      two_steps     both steps under one candidate, on a fold or on all samples
+      schedule      the stages to come, with guesses of their seconds
+    block, joint  the estimators of a single step
+    steps         the steps as functions of data and settings: `run_selection` and `run_joint` call the solvers
+    data          what the steps read: feature groups of labelled samples, of an array or a store
+    base          what the three estimators share; validation: parameters checked
+    progress      who listens to a fit, displays; time_left: how long it goes on; resume: checkpoints
+
+Choosing settings on parts of the data that took no part in the learning, here whole classes, is cross-fitting
+(Chernozhukov et al., 2018).
+"""
 
 from samekind.estimators.block import SparseBlockMetric
 from samekind.estimators.ensemble import EnsembleMetric

@@ -12,7 +12,7 @@ from samekind.estimators.base import MetricLearner
 from samekind.estimators.data import TrainingData
 from samekind.estimators.progress import Listeners
 from samekind.estimators.resume import snapshots_for
-from samekind.estimators.steps import LossSettings, Resources, selected, warn_of_zero
+from samekind.estimators.steps import LossSettings, Resources, run_selection, warn_of_zero
 from samekind.estimators.validation import (
     check_callback,
     check_choice,
@@ -175,12 +175,12 @@ class SparseBlockMetric(MetricLearner):
         X, y, rows = self._checked_data(X, y, rows)
         self.check_settings()
         check_callback(self.callback)
-        data = TrainingData.of(X, y, rows, self.feature_groups)
+        data = TrainingData.from_samples(X, y, rows, self.feature_groups)
         with Listeners(self.verbose, self.callback) as listeners, single_threaded_blas():
-            resources = Resources.of(self, listeners).kept_in(
+            resources = Resources.from_estimator(self, listeners).kept_in(
                 snapshots_for(self, data, None if groups is None else {None: list(groups)})
             )
-            made = selected(data, self, {None: checked_groups(groups, len(data.groups))}, resources)
+            made = run_selection(data, self, {None: checked_groups(groups, len(data.groups))}, resources)
         (result,) = made.results.values()
         self.basis_ = made.basis
         if made.basis is None:
@@ -202,7 +202,7 @@ class SparseBlockMetric(MetricLearner):
 
     def check_settings(self) -> None:
         """The parameters that need no data to be checked."""
-        LossSettings.of(self)
+        LossSettings.from_estimator(self)
         check_choice("normalise", self.normalise, NORMALISATIONS)
         check_choice("score_norm", self.score_norm, ["frobenius", "spectral"])
         search_from(self.search, 1)

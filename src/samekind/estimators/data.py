@@ -65,7 +65,7 @@ class TrainingData:
     whitening: Whitening | None
 
     @classmethod
-    def of(cls, X: Any, y: NDArray[Any], rows: IntArray, feature_groups: GroupSpec) -> "TrainingData":
+    def from_samples(cls, X: Any, y: NDArray[Any], rows: IntArray, feature_groups: GroupSpec) -> "TrainingData":
         """As they are, not whitened."""
         if is_store(X):
             groups, n_features = _groups_of(X, feature_groups), int(X.group_sizes.sum())

@@ -4,65 +4,39 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from os import PathLike
 from typing import Any, Literal, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from samekind.estimators.base import MetricLearner
 from samekind.estimators.block import SparseBlockMetric
-from samekind.estimators.data import TrainingData, is_store
+from samekind.estimators.candidates import CandidateGrid
+from samekind.estimators.cross_fitting import CrossFitting
+from samekind.estimators.data import TrainingData
 from samekind.estimators.joint import JointMetric
-from samekind.estimators.progress import Listeners, Stage
+from samekind.estimators.progress import Listeners
 from samekind.estimators.resume import snapshots_for
-from samekind.estimators.steps import (
-    Joined,
-    Resources,
-    Selected,
-    convergence_message,
-    joined,
-    limited,
-    selected,
-    shortened,
-    stages_of_selection,
-    warn_of_zero,
-)
-from samekind.estimators.tuning import (
-    FEWEST_TO_CHOOSE,
-    PATH,
-    Candidate,
-    GroupsBy,
-    LeftOut,
-    Target,
-    Trial,
-    best_of,
-    class_folds,
-    judged_rows,
-    n_joined_classes,
-)
-from samekind.estimators.use import codes_in_use, groups_with_mirror, plain_score
-from samekind.estimators.validation import check_callback, check_choice, check_count, check_cv, check_number, ridge_from
-from samekind.kernels.lengths import Normalise, normalised
-from samekind.kernels.types import MIRRORS, Array, IntArray, Mirror
+from samekind.estimators.schedule import stages_of_final_fit, stages_of_fit
+from samekind.estimators.steps import JointSolution, Resources, convergence_message
+from samekind.estimators.time_left import Stage
+from samekind.estimators.tuning import LeftOut, Trial, class_folds
+from samekind.estimators.two_steps import Learned, TwoSteps
+from samekind.estimators.use import groups_with_mirror
+from samekind.estimators.validation import check_callback, check_choice, check_count, check_cv, check_number
+from samekind.kernels.lengths import Normalise
+from samekind.kernels.types import MIRRORS, Mirror
 from samekind.model.basis import Basis
-from samekind.model.metric import Metric
-from samekind.relation import Relation
 from samekind.solvers.events import Event
-from samekind.store import FeatureStore, centred
+from samekind.store import FeatureStore
 from samekind.store.groups import GroupSpec
 from samekind.threads import single_threaded_blas
 
 GROUPS = ("none", "scale", "root", "unit")
-SHORT_CODE = 150  # numbers, as in the paper
-PRINCIPAL = {"zero": 600, "identity": 300}  # directions that step 2 learns on at the most, by its ridge's target
-MANY_SAMPLES = 2_000  # from so many on, fewer ridges are tried
-GUESSED_ITERATIONS = 25  # of step 2, for the time left
-JUDGING = 1_000.0  # flops of judging a candidate for each pair of samples, as a guess
-FOLD_TOL, FOLD_ITERATIONS = 1e-2, 100  # of both steps, of step 2 on a fold: enough to choose by
 
 
 class EnsembleMetric(MetricLearner):
@@ -213,17 +187,21 @@ class EnsembleMetric(MetricLearner):
         """
         X, y, rows = self._checked_data(X, y, rows)
         self._check_parameters()
-        data = TrainingData.of(X, y, rows, self.feature_groups)
+        data = TrainingData.from_samples(X, y, rows, self.feature_groups)
         families = self._families(data)
-        with Listeners(self.verbose, self.callback) as listeners, single_threaded_blas():
-            resources = Resources.of(self, listeners).kept_in(snapshots_for(self, data, families))
-            learning = _Learning(self, data, families, resources)
-            listeners.plan(learning.stages())
-            chosen, left_out = learning.chosen()
-            learned = learning.learned(chosen.candidate)
-        if listeners.stopped and learned.joined is None:  # codes of another metric cannot calibrate that of step 1
-            left_out = None
-        self._keep(data, learning, learned, chosen, left_out)
+        with Listeners(self.verbose, self.callback) as listeners:
+            with single_threaded_blas():
+                resources = Resources.from_estimator(self, listeners).kept_in(snapshots_for(self, data, families))
+                steps = TwoSteps(self, data, families, resources, CandidateGrid.from_estimator(self, data))
+                fitting = CrossFitting(steps, class_folds(data.y, self.cv, resources.seed))
+                listeners.plan(stages_of_fit(steps, fitting.splits))
+                chosen, left_out = fitting.choose()
+                listeners.plan(stages_of_final_fit(steps, chosen.candidate, fitting.splits))
+                learned = steps.learn(chosen.candidate, fitting.fallback)
+            listeners.begin(Stage("calibration"))
+            if listeners.stopped and learned.joint is None:  # codes of another metric cannot calibrate that of step 1
+                left_out = None
+            self._keep(fitting, learned, chosen, left_out)
         return self
 
     @property
@@ -279,15 +257,15 @@ class EnsembleMetric(MetricLearner):
         left = {family: [k for k in members if k in usable] for family, members in families.items()}
         return {family: members for family, members in left.items() if members}
 
-    def _keep(
-        self, data: TrainingData, learning: _Learning, learned: _Learned, chosen: Trial, left_out: LeftOut | None
-    ) -> None:
+    def _keep(self, fitting: CrossFitting, learned: Learned, chosen: Trial, left_out: LeftOut | None) -> None:
         """The fitted attributes."""
-        step1, joint = learning.step1, learned.joined
+        steps, joint = fitting.steps, learned.joint
+        step1 = steps.selection
+        assert step1 is not None
         self.basis_ = learned.metric.basis
-        self.step1_metric_ = learning.step1_metric()
-        self.trials_ = learning.trials
-        self.history_ = [*learning.resources.listeners.history, *(trial.record() for trial in learning.trials)]
+        self.step1_metric_ = steps.step1_metric(step1)
+        self.trials_ = fitting.trials
+        self.history_ = [*steps.resources.listeners.history, *(trial.record() for trial in fitting.trials)]
         self.certificate_ = None if joint is None else joint.result.certificate
         self.converged_ = joint is None or joint.result.converged
         self.objective_ = step1.objective if joint is None else joint.result.objective
@@ -297,14 +275,15 @@ class EnsembleMetric(MetricLearner):
         self.selected_group_names_ = list(learned.metric.groups)
         self.stopped_because_ = {family: result.stopped_because for family, result in step1.results.items()}
         self.metric_ = replace(learned.metric, normalise=chosen.normalise)
-        self._warn(joint, learning)
+        self._warn(joint, fitting)
         if left_out is None:
+            data = steps.data
             self._set_threshold(data.X, data.rows, data.y)
         else:
-            self._calibrate(learning.calibrating(left_out, chosen.normalise, self.metric_))
+            self._calibrate(fitting.codes_to_calibrate_on(left_out, chosen.normalise, self.metric_))
 
-    def _warn(self, joint: Joined | None, learning: _Learning) -> None:
-        if joint is not None and not joint.result.converged and not learning.resources.listeners.stopped:
+    def _warn(self, joint: JointSolution | None, fitting: CrossFitting) -> None:
+        if joint is not None and not joint.result.converged and not fitting.steps.stopped:
             warnings.warn(convergence_message("Step 2", joint.result), ConvergenceWarning, stacklevel=4)
         asked = self._joint.n_components
         if isinstance(asked, int) and self.metric_.n_components < asked:
@@ -314,337 +293,6 @@ class EnsembleMetric(MetricLearner):
                 UserWarning,
                 stacklevel=4,
             )
-        beaten = learning.beaten_by_plain
+        beaten = fitting.beaten_by_plain
         if beaten is not None:
             warnings.warn(beaten, UserWarning, stacklevel=4)
-
-
-@dataclass
-class _Learned:
-    metric: Metric
-    joined: Joined | None
-
-
-class _Learning:
-    """One fit: candidates, folds of classes left out, and the final fit on all."""
-
-    def __init__(
-        self,
-        estimator: EnsembleMetric,
-        data: TrainingData,
-        families: dict[Hashable, list[int]],
-        resources: Resources,
-    ):
-        self.estimator = estimator
-        self.data = data
-        self.families = families
-        self.resources = resources
-        self.trials: list[Trial] = []
-        self.plain: list[tuple[float, float]] = []  # of each fold: AUC, mAP
-        self.folds: list[_Fold] = []
-        self.joint = estimator._joint
-        self.rank: int | Literal["auto"] | None = self.joint.n_components
-        self._step1: Selected | None = None
-        self.splits = class_folds(data.y, estimator.cv, resources.seed)
-        self.judged = 0
-
-    def stages(self) -> list[Stage]:
-        """All that is to be done, with estimates of the work."""
-        given, step = self.estimator._given_basis(), self.estimator._selection
-        stages: list[Stage] = []
-        for number, (places, _) in enumerate(self.splits, 1):
-            if given is None:
-                stages += stages_of_selection(self.data.part(places), step, self.families, f"fold {number}")
-        if self.splits:
-            candidates = self._candidates()
-            total = len(candidates) * len(self.splits)
-            for number in range(total):
-                at, fold = divmod(number, len(self.splits))
-                n = len(self.splits[fold][0])
-                work = self._work(candidates[at], n)
-                stages.append(Stage("choice", f"fold {fold + 1}", None, work, number + 1, total))
-        if given is None:
-            stages += stages_of_selection(self.data, step, self.families, "")
-        return [*stages, Stage("joint", work=self._work(self._by_rule(), len(self.data.y)))]
-
-    def _candidates(self) -> list[Candidate]:
-        """As many as will be tried, one or two aside; those of step 2 go on from the best of step 1."""
-        firsts = self._firsts()
-        return firsts + self._of_step2(firsts[0])
-
-    def _work(self, candidate: Candidate, n: int) -> float:
-        """Flops of going on from step 1 on n samples, roughly."""
-        if candidate.target == "none":
-            return JUDGING * n**2
-        dims = min(self._principal(candidate.target) or n, n)
-        return JUDGING * n**2 + GUESSED_ITERATIONS * (4 * n**2 * dims + 10 * dims**3)
-
-    # Choosing
-
-    def chosen(self) -> tuple[Trial, LeftOut | None]:
-        """What is to be learned on all classes, and the codes of classes left out that calibrate it."""
-        folds = self.splits
-        if not folds or self.resources.listeners.stopped:
-            return Trial(self._by_rule(), self._normalisations()[0], np.nan, ()), None
-        parts = [_Fold(self, number, *fold) for number, fold in enumerate(folds, 1)]
-        parts = self.folds = [part for part in parts if part.basis is not None]
-        if not parts or self.resources.listeners.stopped:
-            return Trial(self._by_rule(), self._normalisations()[0], np.nan, ()), None
-        self.plain = [part.plain() for part in parts]
-        if n_joined_classes(self.data.y) < FEWEST_TO_CHOOSE:
-            only = self._judged(self._by_rule())
-            self.trials = only.trials(self._normalisations()[:1])
-            return self.trials[0], only
-        tried: list[LeftOut] = []
-        for candidate in self._firsts():
-            tried.append(self._judged(candidate))
-        bases = [trial for each in tried for trial in each.trials(self._normalisations())]
-        base = best_of(bases).candidate
-        self.trials = bases if self._may_skip_step2() else []
-        for candidate in self._of_step2(base):
-            if self.resources.listeners.stopped:
-                break
-            tried.append(self._judged(candidate))
-            self.trials += tried[-1].trials(self._normalisations())
-        best = best_of(self.trials)
-        if self.rank == "auto" and best.candidate.n_components is None:
-            best = self._shorter(best, tried)
-        return best, next(each for each in tried if each.candidate == best.candidate)
-
-    def _firsts(self) -> list[Candidate]:
-        """Step 1 alone."""
-        rank = self._rank()
-        return [Candidate(by, weigh, "none", n_components=rank) for by in self._groups() for weigh in self._weighs()]
-
-    def _shorter(self, best: Trial, tried: list[LeftOut]) -> Trial:
-        """The same candidate with short codes, unless these are clearly worse."""
-        tried.append(self._judged(replace(best.candidate, n_components=SHORT_CODE)))
-        (short,) = tried[-1].trials([best.normalise])
-        self.trials.append(short)
-        return best_of([short, best])
-
-    def _judged(self, candidate: Candidate) -> LeftOut:
-        made = LeftOut(candidate)
-        for fold in self.folds:
-            self.judged += 1
-            total = max(len(self.splits) * len(self._candidates()), self.judged)
-            self.resources.listeners.begin(Stage("choice", fold.resources.part, None, 1.0, self.judged, total))
-            fold.judge(candidate, made)
-        return made
-
-    def _by_rule(self) -> Candidate:
-        """Where nothing can be left out."""
-        groups, weigh = self._groups()[0], self._weighs()[0]
-        ridge = None if self.joint.ridge == "auto" else self.joint.ridge
-        by_ridge: Target = "none" if ridge is None else "identity"
-        target: Target = by_ridge if self.joint.target == "auto" else self.joint.target
-        return Candidate(groups, weigh, target, ridge, n_components=self._rank(target))
-
-    def _groups(self) -> list[GroupsBy]:
-        """What seems best before anything is tried comes first: regions of pictures may be covered."""
-        given = self.estimator.normalise_groups
-        if given != "auto":
-            return [given]
-        return ["unit", "scale", "none"] if is_store(self.data.X) else ["scale", "none", "unit"]
-
-    def _weighs(self) -> list[float]:
-        given = self.estimator.weigh
-        return [0.5, 1.0, 0.0] if given == "auto" else [float(given)]
-
-    def _normalisations(self) -> list[Normalise]:
-        given, pictures = self.estimator.normalise, is_store(self.data.X)
-        if given != "auto":
-            return [given]
-        if self.estimator.mirror == "distances":
-            return ["none"]
-        return ["root", "unit", "none"] if pictures else ["none", "root", "unit"]
-
-    def _rank(self, target: str = "none") -> int | None:
-        """How long codes may be."""
-        asked = self.rank
-        if asked == "auto" or (asked is None and target == "zero" and self.joint.target == "auto"):
-            return SHORT_CODE if target == "zero" else None
-        return asked
-
-    def _may_skip_step2(self) -> bool:
-        return bool(self.joint.target == "auto")
-
-    def _of_step2(self, base: Candidate) -> list[Candidate]:
-        """Along paths of ridges, the largest first; simpler ones first."""
-        given, target = self.joint.ridge, self.joint.target
-        many = len(self.data.y) > MANY_SAMPLES
-        made: list[Candidate] = []
-        if target in ("auto", "identity"):
-            path = (PATH[1::2] if many else PATH) if given == "auto" else (given,)
-            made += [replace(base, target="identity", ridge=ridge, n_components=self._rank()) for ridge in path]
-        if target in ("auto", "zero"):
-            ridges = [(None, 8.0), (None, 1.0)] if given == "auto" else [(given, 1.0)]
-            # A free metric weighs regions itself: how they count in step 1's own metric says little about it.
-            free = replace(base, normalise_groups=self._groups()[0], weigh=self._weighs()[0])
-            made += [
-                replace(free, target="zero", ridge=ridge, times=times, n_components=self._rank("zero"))
-                for ridge, times in ridges
-            ]
-        return made
-
-    # Learning
-
-    @property
-    def step1(self) -> Selected:
-        assert self._step1 is not None
-        return self._step1
-
-    def learned(self, candidate: Candidate) -> _Learned:
-        """Both steps on all samples."""
-        given = self.estimator._given_basis()
-        # Stopped while choosing: what a fold chose is better than nothing.
-        if given is None and self.resources.listeners.stopped:
-            given = next((fold.basis for fold in self.folds), None)
-        if given is None:
-            self._step1 = selected(self.data, self.estimator._selection, self.families, self.resources)
-        else:
-            numbers = {name: k for k, name in enumerate(self.data.groups.names)}
-            self._step1 = Selected(given, [numbers[name] for name in given.groups if name in numbers], {}, {}, 0.0)
-        if self._step1.basis is None:
-            warn_of_zero()
-            return _Learned(self.step1_metric(), None)
-        if self.resources.listeners.stopped:
-            candidate = Candidate("none", 1.0, "none", n_components=candidate.n_components)
-        return self.continued(self._step1.basis, self.data, candidate, self.resources)
-
-    def step1_metric(self) -> Metric:
-        """What step 1 alone gives: zero where it chose nothing."""
-        if self.step1.basis is None:
-            empty = Basis.plain(np.arange(1), self.data.n_features, mean=np.zeros(1))
-            return self.metric(empty, np.zeros((1, 1)), "none")
-        return self.metric(replace(self.step1.basis, normalise="none", weigh=1.0), None, "none")
-
-    def continued(
-        self, basis: Basis, data: TrainingData, candidate: Candidate, resources: Resources, start: Any = None
-    ) -> _Learned:
-        """From a basis to a metric, on some samples."""
-        step = clone(self.joint)
-        if resources.part:  # a fold, to choose by
-            step.set_params(tol=max(step.tol, FOLD_TOL), max_iter=min(step.max_iter, FOLD_ITERATIONS))
-        places = limited(data.y, step.min_per_class, None)
-        rows, y = data.rows[places], data.y[places]
-        basis = between(basis, data.X, rows, candidate)
-        relation = Relation.from_labels(y)
-        if not resources.part:
-            resources.listeners.begin(Stage("joint"))
-        if candidate.target == "none":
-            return _Learned(self.metric(basis, self._short(basis, data, rows, candidate), "none"), None)
-        dims = min(self._principal(candidate.target) or basis.n_codes, basis.n_codes)
-        by_rule = candidate.times * ridge_from("auto", dims, candidate.target == "identity")
-        step.set_params(
-            target=candidate.target,
-            ridge=by_rule if candidate.ridge is None else candidate.ridge,
-            n_components=None if candidate.n_components is None else min(candidate.n_components, basis.n_codes),
-        )
-        Z = basis.transform(data.X, rows[relation.order])
-        made = joined(
-            Z,
-            relation,
-            step,
-            resources,
-            name="step2" if not resources.part else f"step2-{candidate}",
-            principal=self._principal(candidate.target),
-            weights=basis.weights,
-            start=start,
-        )
-        if not len(made.components):
-            warn_of_zero()
-            made = replace(made, components=np.zeros((1, basis.n_codes)))
-        return _Learned(self.metric(basis, made.components, "none", ridge=[self._ridge1(), made.ridge]), made)
-
-    def _short(self, basis: Basis, data: TrainingData, rows: IntArray, candidate: Candidate) -> Array | None:
-        """Step 1's own codes, as short as asked for."""
-        n = candidate.n_components
-        if n is None or n >= basis.n_codes:
-            return None
-        return shortened(None, centred(basis.transform(data.X, rows)), basis.weights, n)
-
-    def _principal(self, target: str) -> int | None:
-        given = self.estimator.principal
-        return PRINCIPAL[target] if given == "auto" else given
-
-    def _ridge1(self) -> float:
-        return 0.0 if self._step1 is None else self._step1.ridge
-
-    def metric(self, basis: Basis, components: Array | None, normalise: Normalise, **notes: Any) -> Metric:
-        dtype = self.data.dtype
-        return self.estimator._metric(
-            basis, None if components is None else components.astype(dtype), self.data, normalise, **notes
-        )
-
-    def calibrating(self, left_out: LeftOut, normalise: Normalise, final: Metric) -> list[tuple[Array, NDArray[Any]]]:
-        """Codes of the classes left out in each fold, in the scale of the final metric, normalised.
-
-        The metric of a fold has a scale of its own: codes are brought to where the samples that each metric has learned
-        from have the same root mean square length.
-        """
-        parts = []
-        length = root_mean_square(codes_in_use(replace(final, normalise="none"), self.data.X, self.data.rows))
-        for (codes, labels), own in zip(left_out.parts, left_out.lengths, strict=True):
-            parts.append((normalised(codes * codes.dtype.type(length / own), normalise), labels))
-        return parts
-
-    @property
-    def beaten_by_plain(self) -> str | None:
-        """What to say where plain distance tells classes left out apart better than all that was tried."""
-        if not self.plain or not self.trials:
-            return None
-        auc, precision = np.mean(self.plain, axis=0)
-        best = best_of(self.trials)
-        if best.score >= (auc + precision) / 2:
-            return None
-        return (
-            f"On classes left out, plain Euclidean distance of all features (AUC {auc:.3f}, mAP {precision:.3f}) is "
-            f"better than what was learned (AUC {best.auc:.3f}, mAP {best.mean_average_precision:.3f}): with so few "
-            "classes to learn from, use it, or add classes."
-        )
-
-
-class _Fold:
-    """Some classes left out: step 1 on the others, and codes of those left out under candidates."""
-
-    def __init__(self, learning: _Learning, number: int, places: IntArray, held: IntArray):
-        self.learning = learning
-        self.resources = learning.resources.on(f"fold {number}")
-        self.data = learning.data.part(places)
-        held = judged_rows(held, learning.data.y, learning.resources.seed)
-        self.held, self.labels = learning.data.rows[held], learning.data.y[held]
-        self.start: dict[Any, Any] = {}
-        self.basis: Basis | None = None
-        if not learning.resources.listeners.stopped:
-            given = learning.estimator._given_basis()
-            step = learning.estimator._selection
-            step.set_params(tol=max(step.tol, FOLD_TOL))
-            self.basis = given or selected(self.data, step, learning.families, self.resources).basis
-
-    def judge(self, candidate: Candidate, left_out: LeftOut) -> None:
-        """Codes of the samples left out, as they would be used, not normalised."""
-        assert self.basis is not None
-        path = replace(candidate, ridge=None, times=1.0, n_components=None)
-        key = (path, candidate.n_components if candidate.target == "zero" else None)
-        learned = self.learning.continued(self.basis, self.data, candidate, self.resources, self.start.get(key))
-        if learned.joined is not None:
-            self.start[key] = learned.joined.state
-        codes, own = (codes_in_use(learned.metric, self.data.X, rows) for rows in (self.held, self.data.rows))
-        left_out.parts.append((codes, self.labels))
-        left_out.lengths.append(root_mean_square(own))
-
-    def plain(self) -> tuple[float, float]:
-        return plain_score(self.data.X, self.held, self.labels, self.resources.memory_budget)
-
-
-def root_mean_square(codes: Array) -> float:
-    """Of the lengths of codes; 1 where all are zero."""
-    return float(np.sqrt(np.mean(np.sum(codes.astype(np.float64) ** 2, axis=1)))) or 1.0
-
-
-def between(basis: Basis, X: Any, rows: IntArray, candidate: Candidate) -> Basis:
-    """What step 2 learns on: groups normalised and features weighed as a candidate says."""
-    if candidate.normalise_groups == "scale":
-        return replace(basis, normalise="none", weigh=candidate.weigh).scaled(X, rows)
-    return replace(basis, normalise=candidate.normalise_groups, weigh=candidate.weigh)

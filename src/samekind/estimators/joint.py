@@ -17,8 +17,8 @@ from samekind.estimators.steps import (
     LossSettings,
     Resources,
     convergence_message,
-    joined,
     limited,
+    run_joint,
     warn_of_zero,
 )
 from samekind.estimators.validation import (
@@ -155,13 +155,13 @@ class JointMetric(MetricLearner):
         check_callback(self.callback)
         if self.n_components is not None:
             check_count("n_components", self.n_components, self.n_features_in_, ", the number of features")
-        data = TrainingData.of(X, y, rows, 1 if is_store(X) else [slice(None)])
+        data = TrainingData.from_samples(X, y, rows, 1 if is_store(X) else [slice(None)])
         data = data.part(limited(data.y, self.min_per_class, None))
         relation = Relation.from_labels(data.y)
         with Listeners(self.verbose, self.callback) as listeners, single_threaded_blas():
-            resources = Resources.of(self, listeners).kept_in(snapshots_for(self, data, None))
+            resources = Resources.from_estimator(self, listeners).kept_in(snapshots_for(self, data, None))
             data = data.whitened(data.whitened_dims(self.whiten), self.n_jobs)
-            made = joined(data.everything(relation.order, resources.memory_budget), relation, self, resources)
+            made = run_joint(data.everything(relation.order, resources.memory_budget), relation, self, resources)
         result, components = made.result, made.components
         if not len(components):
             warn_of_zero()
@@ -183,7 +183,7 @@ class JointMetric(MetricLearner):
 
     def check_settings(self) -> None:
         """The parameters that need no data to be checked."""
-        LossSettings.of(self)
+        LossSettings.from_estimator(self)
         check_choice("normalise", self.normalise, NORMALISATIONS)
         check_choice("solver", self.solver, ["auto", "convex", "factored"])
         check_choice("target", self.target, ["auto", "zero", "identity"])

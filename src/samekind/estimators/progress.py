@@ -1,49 +1,27 @@
 """Who listens to a fit: the history, a progress display, the user's callback.
 
-A fit tells its displays which stages it will have (`plan`) and when each begins (`begin`); solvers tell everyone of
+A fit tells its displays which stages are to come (`plan`) and when each begins (`begin`); solvers tell everyone of
 each iteration (`Event`). A callback that is a `Display` hears all three.
 """
 
-import math
 import time
 from abc import ABC, abstractmethod
-from collections import deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from samekind.estimators.time_left import Clock, Pace, Stage, TimeLeft, words_for
 from samekind.solvers.events import Event
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import ProgressColumn, TaskID
 
-RECENT = 20  # iterations whose mean is the pace
 SECONDS_PER_LINE = 60.0
-SOLVED = ("selection", "joint")  # steps that are silent only where a checkpoint had all of them
-
-Clock = Callable[[], float]
-
-
-@dataclass(frozen=True)
-class Stage:
-    """What a fit does for a while."""
-
-    step: str  # "whitening", "selection", "choice" or "joint"
-    part: str = ""  # of the fit: a fold of classes left out, or "" for the final fit on all
-    family: Hashable | None = None
-    work: float = 1.0  # in any unit; the same for all stages of a plan
-    number: int = 1  # of `total` stages that are shown as one, such as the settings tried
-    total: int = 1
-
-    @property
-    def place(self) -> tuple[str, str, Hashable | None, int]:
-        """What tells it from the other stages of a plan."""
-        return self.step, self.part, self.family, self.number
 
 
 class Listeners(AbstractContextManager["Listeners"]):
@@ -68,7 +46,7 @@ class Listeners(AbstractContextManager["Listeners"]):
             self._display.__exit__(kind, error, trace)
 
     def plan(self, stages: Sequence[Stage]) -> None:
-        """All that is to come, in order."""
+        """All that is to come, in order; what is known by then may replace an earlier plan."""
         for display in self._displays:
             display.plan(stages)
 
@@ -81,7 +59,7 @@ class Listeners(AbstractContextManager["Listeners"]):
         for display in self._displays:
             display.count(done, total)
 
-    def of(self, family: Hashable | None, part: str = "") -> Callable[[Event], bool]:
+    def observer(self, family: Hashable | None, part: str = "") -> Callable[[Event], bool]:
         """A listener to the solver of one family in one part of the fit: everyone else hears whose event it is."""
         return lambda event: self(replace(event, family=family, part=part))
 
@@ -93,103 +71,6 @@ class Listeners(AbstractContextManager["Listeners"]):
         if isinstance(answer, bool | np.bool_) and answer:
             self.stopped = True
         return self.stopped
-
-
-class Pace:
-    """How long a step will take, judged by its last iterations.
-
-    By their mean: every so often an iteration takes much longer than the others, which a median would not see.
-    """
-
-    def __init__(self, clock: Clock = time.monotonic):
-        self._clock = clock
-        self._times: deque[float] = deque(maxlen=RECENT + 1)
-
-    def seconds_left(self, event: Event) -> float | None:
-        """To be asked once per event, when it comes; None while nothing is known."""
-        self._times.append(self._clock())
-        if event.left is None or not math.isfinite(event.left) or len(self._times) < 2:
-            return None
-        return max(event.left, 0.0) * (self._times[-1] - self._times[0]) / (len(self._times) - 1)
-
-
-class TimeLeft:
-    """Time left of a fit whose stages are known beforehand.
-
-    Stages of one step take time in proportion to their work, at the pace of those before them; those of a step that has
-    not been yet, at the pace of all work so far.
-    """
-
-    def __init__(self, stages: Sequence[Stage], clock: Clock = time.monotonic):
-        self._pending = list(stages)
-        self._clock = clock
-        self._seconds: dict[str, float] = {}  # that were spent, step by step
-        self._work: dict[str, float] = {}  # that was done in them
-        self._stage: Stage | None = None
-        self._since = clock()
-        self._from: float | None = None  # share of the present stage that was done when it began
-
-    def begin(self, stage: Stage) -> None:
-        """The one before is over; others before it in the plan will not be."""
-        if self._stage is not None and not (self._stage.step in SOLVED and self._from is None):
-            self._seconds, self._work = self._until_now(1.0)
-        places = [pending.place for pending in self._pending]
-        if stage.place in places:
-            at = places.index(stage.place)
-            stage, self._pending = self._pending[at], self._pending[at + 1 :]
-        self._stage, self._since, self._from = stage, self._clock(), None
-
-    def heard(self, event: Event) -> float | None:
-        """Seconds left after an iteration; a checkpoint may have had those before the first that is heard of."""
-        share = share_of(event)
-        if self._from is None:
-            self._from = share * (event.iteration - 1) / event.iteration
-        return self.seconds(share)
-
-    def seconds(self, share: float = 0.0) -> float | None:
-        """With a share of the present stage done; None while nothing is known."""
-        seconds, work = self._until_now(share) if share else (self._seconds, self._work)
-        left = [(stage.step, stage.work) for stage in self._pending]
-        if self._stage is not None:
-            left.append((self._stage.step, (1 - share) * self._stage.work))
-        if not sum(work.values()):
-            return None
-        usual = sum(seconds.values()) / sum(work.values())
-        return sum(amount * (seconds[step] / work[step] if work.get(step) else usual) for step, amount in left)
-
-    def _until_now(self, share: float) -> tuple[dict[str, float], dict[str, float]]:
-        """Seconds spent and work done step by step, with a share of the present stage."""
-        assert self._stage is not None
-        step, done = self._stage.step, (share - (self._from or 0.0)) * self._stage.work
-        spent = self._clock() - self._since
-        return (
-            self._seconds | {step: self._seconds.get(step, 0.0) + spent},
-            self._work | {step: self._work.get(step, 0.0) + done},
-        )
-
-
-def share_of(event: Event) -> float:
-    """How much of its step is done."""
-    left = event.left if event.left is not None and math.isfinite(event.left) else event.total - event.iteration
-    return event.iteration / max(event.iteration + max(left, 0.0), 1)
-
-
-def words_for(seconds: float | None) -> str:
-    """Time left as one would say it, no finer than it is known; nothing where it is not known, or over."""
-    if not seconds:
-        return ""
-    if seconds < 5:
-        return "under 5 s left"
-    if seconds < 57.5:
-        return f"about {_rounded(seconds, 5)} s left"
-    minutes, hours = seconds / 60, seconds / 3600
-    if hours < 1.5:
-        return f"about {_rounded(minutes, 1 if minutes < 9.5 else 5)} min left"
-    return f"about {_rounded(hours, 0.5 if hours < 5 else 1)} h left"
-
-
-def _rounded(number: float, step: float) -> str:
-    return f"{step * round(number / step):g}"
 
 
 class Display(AbstractContextManager["Display"], ABC):
@@ -210,8 +91,10 @@ class Display(AbstractContextManager["Display"], ABC):
 
     def plan(self, stages: Sequence[Stage]) -> None:
         """All stages to come, in order: from now on the time left is that of all of them."""
-        self._whole = TimeLeft(stages, self._clock)
-        self._n_parts = len({stage.part for stage in stages if stage.part})
+        if self._whole is None:
+            self._whole = TimeLeft(self._clock)
+        self._whole.plan(stages)
+        self._n_parts = max(self._n_parts, len({stage.part for stage in stages if stage.part}))
 
     def begin(self, stage: Stage) -> None:
         self._stage = stage
@@ -226,14 +109,14 @@ class Display(AbstractContextManager["Display"], ABC):
     def count(self, done: int, total: int) -> None:
         """How far the present stage is."""
         if self._stage is not None and self._stage.total == 1:
-            left = words_for(None if self._whole is None else self._whole.seconds(done / max(total, 1)))
+            left = words_for(None if self._whole is None else self._whole.after(done / max(total, 1)))
             self.draw(self._key(self._stage), self._title(self._stage), done, total, "", left)
 
     def __call__(self, event: Event) -> None:
         stage = Stage(event.step, event.part, event.family)
         left = self._paces.setdefault(stage.place, Pace(self._clock)).seconds_left(event)
         if self._whole is not None:
-            left = self._whole.heard(event)
+            left = self._whole.after_event(event)
         present = self._stage
         if present is not None and present.total > 1:  # a solver at work on one of several that are shown as one
             numbers = present.number, present.total

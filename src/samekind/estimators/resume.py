@@ -24,7 +24,7 @@ FREE = {
 }
 
 
-class State(Protocol):
+class ResumableState(Protocol):
     """What a solver can go on from."""
 
     def arrays(self) -> dict[str, NDArray[Any]]: ...
@@ -41,7 +41,7 @@ class Record:
         self.listeners = listeners
         self.family = family
         self.first = len(listeners.history)
-        self.observer = listeners.of(family, part)
+        self.observer = listeners.observer(family, part)
 
     def recalled(self) -> Snapshot | None:
         """What was written down last; its history is taken over."""
@@ -51,7 +51,7 @@ class Record:
             self.listeners.history += [record | named for record in snapshot.facts["history"]]
         return snapshot
 
-    def keep(self, state: State) -> None:
+    def keep(self, state: ResumableState) -> None:
         if isinstance(self.snapshots, NoCheckpoint):
             return
         history = self.listeners.history[self.first :]

@@ -1,7 +1,7 @@
 """The two steps as functions of data and settings; the estimators put them together.
 
-selected   Algorithm 1, once per family of feature groups  -> Basis
-joined     Algorithm 2 on the features of a basis           -> components
+run_selection   Algorithm 1, once per family of feature groups  -> Basis
+run_joint       Algorithm 2 on the features of a basis           -> components
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from samekind.checkpoint import NoCheckpoint, Snapshot, Snapshots
 from samekind.compute.executor import Executor
 from samekind.compute.memory import MemoryBudget, parse_bytes
 from samekind.compute.sources import FactoredDistances
-from samekind.estimators.data import EVERYTHING, TrainingData
-from samekind.estimators.progress import Listeners, Stage
+from samekind.estimators.data import TrainingData
+from samekind.estimators.progress import Listeners
 from samekind.estimators.resume import Record
+from samekind.estimators.time_left import Stage
 from samekind.estimators.validation import (
     anchors_from,
     check_count,
@@ -46,7 +47,6 @@ from samekind.store import FeatureStore, centred, panels_of
 
 FEW_SAMPLES = 1_000  # whose pairs are done sooner by one thread than handed to several
 SCALE_ROWS = 2048  # whose pairs fit the scale of a metric
-SCORING, SOLVING = 100.0, 5_000.0  # flops of a round of step 1 for each number of the groups, for each pair of samples
 SCALINGS = 40  # halvings and doublings tried at the most
 SEPARATED = 1e-4  # of the loss at distances of 0: below, larger distances are not worth it
 
@@ -64,7 +64,7 @@ class Resources:
     part: str = ""  # of the fit: a fold of classes left out, or all
 
     @classmethod
-    def of(cls, estimator: Any, listeners: Listeners) -> Resources:
+    def from_estimator(cls, estimator: Any, listeners: Listeners) -> Resources:
         """The checked parameters of an estimator; a checkpoint comes with `kept_in`."""
         return cls(
             Executor(estimator.n_jobs),
@@ -100,7 +100,7 @@ class LossSettings:
     max_iter: int
 
     @classmethod
-    def of(cls, estimator: Any) -> LossSettings:
+    def from_estimator(cls, estimator: Any) -> LossSettings:
         """The checked parameters of an estimator of one step."""
         n_neighbors = estimator.n_neighbors
         loss = loss_from(estimator.loss, estimator.threshold, estimator.pair_balance, estimator.beta)
@@ -136,7 +136,7 @@ class StorePanels:
 
 
 @dataclass(frozen=True)
-class Selected:
+class Selection:
     """What step 1 chose: the basis, and how it went in each family."""
 
     basis: Basis | None  # None where no group brings the classes apart
@@ -150,11 +150,11 @@ class Selected:
         return sum(result.objective for result in self.results.values())
 
 
-def selected(
+def run_selection(
     data: TrainingData, step: Any, families: Mapping[Hashable, Sequence[int]], resources: Resources
-) -> Selected:
+) -> Selection:
     """Step 1 as the estimator `step` says, on the groups of each family alone, until a callback stops it."""
-    settings = LossSettings.of(step)
+    settings = LossSettings.from_estimator(step)
     data = data.part(limited(data.y, step.min_per_class, step.max_per_class))
     relation = Relation.from_labels(data.y)
     results: dict[Hashable, SelectionResult] = {}
@@ -198,23 +198,7 @@ def selected(
         if factors:
             bases.append(own.basis(factors))
         results[family] = result
-    return Selected(Basis.joined(bases) if bases else None, groups, blocks, results, max(ridges))
-
-
-def stages_of_selection(
-    data: TrainingData, step: Any, families: Mapping[Hashable, Sequence[int]], part: str
-) -> list[Stage]:
-    """What `selected` will do, with estimates of the work in flops."""
-    n = len(limited(data.y, step.min_per_class, step.max_per_class))
-    dims, stages = data.whitened_dims(step.whiten), []
-    for family, members in families.items():
-        sizes = data.store.group_sizes[list(members)].astype(float)
-        rounds = max_groups_from(step.max_groups, len(members), n)
-        if dims is not None:
-            stages.append(Stage("whitening", part, family, 4 * n * float((sizes**2).sum())))
-        scored = n * float(np.minimum(sizes, sizes.max() if dims in (None, EVERYTHING) else dims).sum())
-        stages.append(Stage("selection", part, family, rounds * (SCORING * scored + SOLVING * n**2)))
-    return stages
+    return Selection(Basis.joined(bases) if bases else None, groups, blocks, results, max(ridges))
 
 
 def limited(y: NDArray[Any], least: Any, most: Any) -> IntArray:
@@ -237,7 +221,7 @@ def limited(y: NDArray[Any], least: Any, most: Any) -> IntArray:
 
 
 @dataclass(frozen=True)
-class Joined:
+class JointSolution:
     """What step 2 learned: components over the features that it was given."""
 
     components: Matrix  # (r, D)
@@ -246,7 +230,7 @@ class Joined:
     state: Matrix  # A or L, where a similar problem may start
 
 
-def joined(
+def run_joint(
     Z: Array,
     relation: Relation,
     step: Any,
@@ -256,7 +240,7 @@ def joined(
     principal: int | None = None,
     weights: NDArray[np.float64] | None = None,
     start: Matrix | None = None,
-) -> Joined:
+) -> JointSolution:
     """Step 2 as the estimator `step` says, on Z (N, D) in class order.
 
     `principal`: learned on so many principal directions of Z. `weights`: what the columns of Z were multiplied by.
@@ -267,7 +251,7 @@ def joined(
     weights = np.ones(Z.shape[1]) if weights is None else weights
     directions = principal_directions(Z, principal)
     Y = Z if directions is None else _times(Z, directions)
-    settings = LossSettings.of(step)
+    settings = LossSettings.from_estimator(step)
     bound = trace_bound_from(step.trace_bound)
     ridge = ridge_from(step.ridge, Y.shape[1], identity)
     objective = settings.objective(relation, [Y], Y.dtype, resources)
@@ -297,7 +281,7 @@ def joined(
     else:
         L = result.L if directions is None else directions @ result.L
         components = scale * L.T
-    return Joined(components, result, ridge, state)
+    return JointSolution(components, result, ridge, state)
 
 
 def principal_directions(Z: Array, n: int | None) -> Array | None:

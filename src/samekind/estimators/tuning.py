@@ -87,25 +87,38 @@ class Trial:
 
 @dataclass
 class LeftOut:
-    """Codes, before they are normalised, of the classes left out in each fold, under one candidate."""
+    """Codes, before they are normalised, of the classes left out in each fold, under one candidate; and figures."""
 
     candidate: Candidate
+    normalisations: Sequence[Normalise]
     parts: list[tuple[Array, NDArray[Any]]] = field(default_factory=list)
     lengths: list[float] = field(default_factory=list)  # root mean square, of the samples that were learned from
+    _figures: list[list[tuple[float, NDArray[np.float64]]]] = field(default_factory=list)  # fold, normalisation
 
-    def trials(self, normalisations: Sequence[Normalise]) -> list[Trial]:
-        return [self._judged(normalise) for normalise in normalisations]
+    def add(self, codes: Array, labels: NDArray[Any], length: float) -> None:
+        """Those of a fold, judged with each normalisation."""
+        self.parts.append((codes, labels))
+        self.lengths.append(length)
+        self._figures.append([_figures(normalised(codes, each), labels) for each in self.normalisations])
 
-    def _judged(self, normalise: Normalise) -> Trial:
-        aucs, precisions = [], []
-        for codes, labels in self.parts:
-            made = normalised(codes, normalise)
-            aucs.append(verify_codes(made, labels).auc)
-            figures = query_figures(made, labels, n_neighbors=1)
-            known = ~np.isnan(figures.average_precision)
-            _, classes = np.unique(figures.classes[known], return_inverse=True)
-            precisions.append(np.bincount(classes, figures.average_precision[known]) / np.bincount(classes))
-        return Trial(self.candidate, normalise, float(np.mean(aucs)), tuple(np.concatenate(precisions).tolist()))
+    def trials(self) -> list[Trial]:
+        """One for each normalisation, over all folds."""
+        made = []
+        for normalise, folds in zip(self.normalisations, zip(*self._figures, strict=True), strict=True):
+            aucs, precisions = zip(*folds, strict=True)
+            made.append(
+                Trial(self.candidate, normalise, float(np.mean(aucs)), tuple(np.concatenate(precisions).tolist()))
+            )
+        return made
+
+
+def _figures(codes: Array, labels: NDArray[Any]) -> tuple[float, NDArray[np.float64]]:
+    """AUC of pairs, and the average precision of each class, mean over its queries."""
+    auc = verify_codes(codes, labels).auc
+    figures = query_figures(codes, labels, n_neighbors=1)
+    known = ~np.isnan(figures.average_precision)
+    _, classes = np.unique(figures.classes[known], return_inverse=True)
+    return auc, np.bincount(classes, figures.average_precision[known]) / np.bincount(classes)
 
 
 def best_of(trials: Sequence[Trial]) -> Trial:
@@ -132,7 +145,7 @@ def class_folds(y: NDArray[Any], cv: Any, seed: int) -> list[tuple[IntArray, Int
     """
     from samekind.evaluation import ClassKFold
 
-    several = n_joined_classes(y)
+    several = n_paired_classes(y)
     if cv is None or (isinstance(cv, str) and several < FEWEST_CLASSES):
         return []
     if isinstance(cv, str):
@@ -143,7 +156,7 @@ def class_folds(y: NDArray[Any], cv: Any, seed: int) -> list[tuple[IntArray, Int
     return list(ClassKFold(cv, random_state=seed).split(y, y))
 
 
-def n_joined_classes(y: NDArray[Any]) -> int:
+def n_paired_classes(y: NDArray[Any]) -> int:
     """Classes of two samples or more."""
     return int((np.unique(y, return_counts=True)[1] > 1).sum())
 

@@ -1,24 +1,12 @@
 """How good are codes: verification of pairs, by folds or at once, retrieval, plots of both, and a report on one page.
 
-matplotlib and jinja2 are imported when plots and reports are first asked for. LFW's protocol is in `lfw`.
+matplotlib and jinja2 are imported when plots and reports are first asked for. LFW's protocol is in `samekind.lfw`.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from samekind.evaluation.folds import FoldsResult, compare_folds, verify_folds
-from samekind.evaluation.lfw import (
-    Part,
-    Split,
-    View2,
-    image_rows,
-    missing_images,
-    pair_rows,
-    read_pairs,
-    read_people,
-    read_view1,
-    read_view2,
-)
 from samekind.evaluation.retrieval import RetrievalResult, knn_error, mean_average_precision, retrieve
 from samekind.evaluation.verification import (
     RocCurve,
@@ -60,17 +48,14 @@ __all__ = [
     "Evaluation",
     "FoldsDisplay",
     "FoldsResult",
-    "Part",
     "RegionsDisplay",
     "RetrievalResult",
     "RocCurve",
     "RocDisplay",
     "Section",
     "SpectrumDisplay",
-    "Split",
     "Table",
     "VerificationResult",
-    "View2",
     "accuracy",
     "best_threshold",
     "calibrate",
@@ -79,19 +64,12 @@ __all__ = [
     "flip_free_codes",
     "flip_free_distances",
     "flip_free_queries",
-    "image_rows",
     "knn_error",
     "label_pairs",
     "mean_average_precision",
     "mean_average_precision_score",
-    "missing_images",
     "pair_auc_score",
     "pair_distances",
-    "pair_rows",
-    "read_pairs",
-    "read_people",
-    "read_view1",
-    "read_view2",
     "reliability",
     "retrieve",
     "roc_curve",

@@ -1,4 +1,4 @@
-"""The descriptors that a study learns from: some regions of each family of a store."""
+"""The descriptors that an experiment learns from: some regions of each family of a store."""
 
 from __future__ import annotations
 

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from samekind.estimators import EnsembleMetric, presets
-from samekind.evaluation import image_rows
 from samekind.images.regions import Region
 from samekind.kernels.types import IntArray
 from samekind.lfw.faces import Faces
 from samekind.lfw.measuring import extractor_of
-from samekind.lfw.presets import Settings
-from samekind.lfw.runs import Run
+from samekind.lfw.presets import ExperimentSettings
+from samekind.lfw.protocol import image_rows
+from samekind.lfw.runs import SplitRun
 from samekind.model.basis import Basis
 from samekind.model.metric import Metric
 from samekind.solvers.events import Observer
@@ -29,12 +29,14 @@ class Learner:
 
     faces: Faces
     rows: IntArray
-    settings: Settings
+    settings: ExperimentSettings
     memory: str
     n_jobs: int | None
 
     @classmethod
-    def of(cls, run: Run, faces: Faces, settings: Settings, memory: str, n_jobs: int | None) -> Learner:
+    def from_run(
+        cls, run: SplitRun, faces: Faces, settings: ExperimentSettings, memory: str, n_jobs: int | None
+    ) -> Learner:
         """From the images of a split's training people."""
         rows = image_rows(run.training_images, faces.store.image_ids.tolist(), faces.store.labels)
         return cls(faces, rows, settings, memory, n_jobs)

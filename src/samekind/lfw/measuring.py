@@ -7,13 +7,12 @@ from typing import TypeVar
 
 import numpy as np
 
-from samekind.evaluation import pair_rows
-from samekind.evaluation.lfw import Pair
 from samekind.images.extractor import Extractor, Part
 from samekind.images.listing import ImageFile
 from samekind.images.load import load_image
 from samekind.kernels.types import Array, IntArray
-from samekind.lfw.watch import Count
+from samekind.lfw.protocol import Pair, pair_rows
+from samekind.lfw.reporter import Count
 from samekind.model.encoder import codes_with_mirror
 from samekind.model.metric import Metric
 from samekind.threads import ThreadPool

@@ -1,4 +1,4 @@
-"""What a study learns, and the presets: the learner's own, and sizes of the experiment."""
+"""What an experiment learns, and the presets: the learner's own, and sizes of the experiment."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from samekind.images.regions import DEFAULT_COUNT
 
 
 @dataclass(frozen=True)
-class Settings:
+class ExperimentSettings:
     """Regions of each family, spread evenly over those there are, and the learner's settings by their names."""
 
     regions: int
@@ -25,11 +25,13 @@ class Settings:
 
     def changed(
         self, changes: Sequence[str] = (), *, regions: int | None = None, seed: int | None = None, **learner: Any
-    ) -> Settings:
+    ) -> ExperimentSettings:
         """With changes as `name=value`, and with those by name that are not None."""
         given = {name: value for name, value in learner.items() if value is not None}
         made = presets.changed(dict(self.learner) | given, changes)
-        return Settings(self.regions if regions is None else regions, made, self.seed if seed is None else seed)
+        return ExperimentSettings(
+            self.regions if regions is None else regions, made, self.seed if seed is None else seed
+        )
 
     @property
     def roots(self) -> bool:
@@ -46,16 +48,19 @@ class Settings:
 
 
 PRESETS = {
-    "quick": Settings(
+    "quick": ExperimentSettings(
         1_000,
         MANY_FACES
         | {"max_groups": 20, "n_components": 100, "joint__anchors": 2_000}
         | {"selection__max_per_class": None, "joint__min_per_class": 2},
     ),
-    "standard": Settings(4_000, MANY_FACES | {"max_groups": 200}),
-    "full": Settings(
+    "standard": ExperimentSettings(4_000, MANY_FACES | {"max_groups": 200}),
+    "full": ExperimentSettings(
         DEFAULT_COUNT,
         MANY_FACES | {"max_groups": 400, "selection__min_per_class": 1, "selection__max_per_class": None},
     ),
-    **{name: Settings(4_000 if name != "paper" else DEFAULT_COUNT, own) for name, own in presets.PRESETS.items()},
+    **{
+        name: ExperimentSettings(4_000 if name != "paper" else DEFAULT_COUNT, own)
+        for name, own in presets.PRESETS.items()
+    },
 }

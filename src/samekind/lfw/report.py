@@ -1,4 +1,4 @@
-"""The study's page."""
+"""The experiment's page."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from samekind.evaluation import (
     write_report,
 )
 from samekind.kernels.types import Array
-from samekind.lfw.study import Findings, Outcome
+from samekind.lfw.experiment import Findings, Outcome
 from samekind.lfw.tables import fold_table, table1, table2
 
 DRAWN = 20  # regions drawn one by one

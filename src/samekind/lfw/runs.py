@@ -9,8 +9,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from samekind.evaluation import FoldsResult, Split, View2, best_threshold, verify, verify_folds
-from samekind.evaluation.lfw import Image, Pair
+from samekind.evaluation import FoldsResult, best_threshold, verify, verify_folds
+from samekind.lfw.protocol import Image, Pair, Split, View2
 from samekind.lfw.stages import Stage
 from samekind.lfw.workplace import Distances
 
@@ -19,7 +19,7 @@ ThresholdBy = Literal["logistic", "accuracy"]
 
 
 @dataclass(frozen=True)
-class Run:
+class SplitRun:
     """A split, and the pairs whose distances its metrics are asked for."""
 
     name: str  # of its folder
@@ -28,12 +28,12 @@ class Run:
     pairs: tuple[Pair, ...]
 
     @classmethod
-    def of_view1(cls, split: Split) -> Run:
+    def from_view1(cls, split: Split) -> SplitRun:
         """The training pairs, and after them the test pairs."""
         return cls("view1", "View 1", split, split.train.pairs + split.test.pairs)
 
     @classmethod
-    def of_fold(cls, view2: View2, fold: int) -> Run:
+    def from_fold(cls, view2: View2, fold: int) -> SplitRun:
         """All pairs: those of the other folds choose a threshold. `fold` counts from 1."""
         return cls(f"fold-{fold:02d}", f"Fold {fold}", view2.split(fold - 1), view2.pairs)
 
@@ -56,7 +56,7 @@ class Run:
 class Learned:
     """What a split's stages have brought: figures of each, and the distances of the run's pairs."""
 
-    run: Run
+    run: SplitRun
     facts: Mapping[Stage, Mapping[str, Any]]
     distances: Mapping[Stage, Distances]
 

@@ -10,9 +10,9 @@ import numpy as np
 from samekind.evaluation import Table
 from samekind.images.extractor import FAMILIES
 from samekind.lfw import paper
+from samekind.lfw.experiment import Findings, Outcome
 from samekind.lfw.paper import Figure
 from samekind.lfw.stages import Stage
-from samekind.lfw.study import Findings, Outcome
 
 NOTHING = "–"
 

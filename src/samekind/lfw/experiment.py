@@ -13,17 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from samekind.evaluation import image_rows, read_view1, read_view2
 from samekind.images.extractor import Extractor
 from samekind.images.listing import ImageFile, list_images
 from samekind.kernels.types import Array
 from samekind.lfw.faces import Faces, extracted, ordered_families
 from samekind.lfw.learning import Learner
 from samekind.lfw.measuring import distances_of_pairs, mean_picture
-from samekind.lfw.presets import Settings
-from samekind.lfw.runs import Learned, Results, Run, ThresholdBy, checked_folds, judged_by_folds, judged_on_view1
+from samekind.lfw.presets import ExperimentSettings
+from samekind.lfw.protocol import image_rows, read_view1, read_view2
+from samekind.lfw.reporter import NoProgress, ProgressReporter
+from samekind.lfw.runs import Learned, Results, SplitRun, ThresholdBy, checked_folds, judged_by_folds, judged_on_view1
 from samekind.lfw.stages import Stage, stages_of
-from samekind.lfw.watch import Unwatched, Watch
 from samekind.lfw.workplace import Workplace, digest
 from samekind.store import DiskStore
 
@@ -43,27 +43,27 @@ class Outcome:
 @dataclass(frozen=True)
 class Findings:
     view: int
-    settings: Settings
+    settings: ExperimentSettings
     families: tuple[str, ...]
     threshold_by: ThresholdBy
-    runs: Sequence[Run]
+    runs: Sequence[SplitRun]
     outcomes: Sequence[Outcome]
     seconds: Mapping[str, float]  # that this call took, by what was done
 
 
 @dataclass
-class Study:
+class Experiment:
     """Pictures, protocol and settings; what is finished in `work` is not done again."""
 
     images: Path
     protocol: Path
     work: Path
-    settings: Settings
+    settings: ExperimentSettings
     families: Sequence[str] = ("cov", "slbp")
     store: Path | None = None  # ready descriptors; None: they are computed into `work`
     memory: str = "2GB"
     n_jobs: int | None = None
-    watch: Watch = field(default_factory=Unwatched)
+    reporter: ProgressReporter = field(default_factory=NoProgress)
     threshold_by: ThresholdBy = "logistic"  # how pairs choose a threshold; nothing that is learned or kept has it
 
     def __post_init__(self) -> None:
@@ -80,7 +80,7 @@ class Study:
 
     def view1(self) -> Findings:
         """Learned from View 1's training people, judged on its test pairs."""
-        (learned,) = self.learned([Run.of_view1(read_view1(self.protocol))])
+        (learned,) = self.learned([SplitRun.from_view1(read_view1(self.protocol))])
         return self._findings(
             1, [learned], {stage: judged_on_view1(learned, stage, self.threshold_by) for stage in self.stages}
         )
@@ -92,8 +92,8 @@ class Study:
         """
         view2 = read_view2(self.protocol)
         tested = checked_folds(range(1, len(view2) + 1) if folds is None else folds, len(view2))
-        runs = [Run.of_fold(view2, fold) for fold in tested]
-        first = [Run.of_view1(read_view1(self.protocol))] if with_view1 else []
+        runs = [SplitRun.from_fold(view2, fold) for fold in tested]
+        first = [SplitRun.from_view1(read_view1(self.protocol))] if with_view1 else []
         learned = self.learned([*first, *runs])
         view1, others = learned[0] if with_view1 else None, learned[len(first) :]
         by_fold = dict(zip(tested, others, strict=True))
@@ -105,7 +105,7 @@ class Study:
         store = DiskStore.open(self.store or self.work / "store")
         return mean_picture(Extractor.from_json(store.front_end), self.files, self.n_jobs)
 
-    def learned(self, runs: Sequence[Run]) -> list[Learned]:
+    def learned(self, runs: Sequence[SplitRun]) -> list[Learned]:
         """Each split's metrics and distances, made where they are not there yet."""
         faces = self.faces(runs)
         places = [self._workplace(run, faces) for run in runs]
@@ -121,7 +121,7 @@ class Study:
             self._compare(several)
         return [self._learned(run, place) for run, place in both]
 
-    def faces(self, runs: Sequence[Run]) -> Faces:
+    def faces(self, runs: Sequence[SplitRun]) -> Faces:
         """The descriptors; computed first where no store was given."""
         needed = dict.fromkeys(image for run in runs for image in run.images)
         rows = np.sort(image_rows(needed, [file.name for file in self.files]))
@@ -133,7 +133,7 @@ class Study:
 
     def _extracted(self, files: Sequence[ImageFile]) -> DiskStore:
         title = "describing pictures"
-        with self._clocked(title), self.watch.counting(title) as progress:
+        with self._clocked(title), self.reporter.counting(title) as progress:
             return extracted(
                 files,
                 self.work / "store",
@@ -143,7 +143,7 @@ class Study:
                 progress=progress,
             )
 
-    def _workplace(self, run: Run, faces: Faces) -> Workplace:
+    def _workplace(self, run: SplitRun, faces: Faces) -> Workplace:
         made_with = {
             "settings": self.settings.to_json(),
             "descriptors": faces.made_with(),
@@ -152,31 +152,31 @@ class Study:
         }
         return Workplace(self.work / run.name, made_with)
 
-    def _learn(self, run: Run, place: Workplace, faces: Faces) -> None:
+    def _learn(self, run: SplitRun, place: Workplace, faces: Faces) -> None:
         place.begin()
         # Whatever learns, whitens or chooses regions gets the rows that it has and no others.
-        learner = Learner.of(run, faces, self.settings, self.memory, self.n_jobs)
+        learner = Learner.from_run(run, faces, self.settings, self.memory, self.n_jobs)
         for stage in self.stages:
             if not place.has(stage):
                 self._learn_stage(run, stage, place, learner)
 
-    def _learn_stage(self, run: Run, stage: Stage, place: Workplace, learner: Learner) -> None:
+    def _learn_stage(self, run: SplitRun, stage: Stage, place: Workplace, learner: Learner) -> None:
         checkpoint = place.checkpoint(stage)
         firsts = {family: place.metric(Stage(1, (family,))) for family in stage.families} if stage.step == 2 else {}
-        with self._clocked(stage.title), self.watch.learning(f"{run.title}: {stage.title}") as observer:
+        with self._clocked(stage.title), self.reporter.learning(f"{run.title}: {stage.title}") as observer:
             if stage.step == 1:
                 metric, facts = learner.step1(stage.families[0], checkpoint, observer)
             else:
                 metric, facts = learner.step2(firsts, checkpoint, observer)
         place.finish(stage, metric, facts)
 
-    def _compare(self, several: Sequence[tuple[Run, Workplace]]) -> None:
+    def _compare(self, several: Sequence[tuple[SplitRun, Workplace]]) -> None:
         """The pairs that these splits share, under the metrics of all of them."""
         missing = [(place, stage) for _, place in several for stage in self.stages if not place.has_distances(stage)]
         if not missing:
             return
         titles, (first, _) = ", ".join(run.title for run, _ in several), several[0]
-        with self._clocked(COMPARING), self.watch.counting(f"{titles}: {COMPARING}") as progress:
+        with self._clocked(COMPARING), self.reporter.counting(f"{titles}: {COMPARING}") as progress:
             metrics = {(place, stage): place.metric(stage) for place, stage in missing}
             made = distances_of_pairs(
                 metrics,
@@ -188,7 +188,7 @@ class Study:
         for (place, stage), distances in made.items():
             place.keep_distances(stage, distances)
 
-    def _learned(self, run: Run, place: Workplace) -> Learned:
+    def _learned(self, run: SplitRun, place: Workplace) -> Learned:
         place.tidy(self.stages)
         facts = {stage: place.facts(stage) for stage in self.stages}
         return Learned(run, facts, {stage: place.distances(stage) for stage in self.stages})
@@ -199,9 +199,9 @@ class Study:
         families = tuple(self.families)
         return Findings(view, self.settings, families, self.threshold_by, runs, outcomes, dict(self.seconds))
 
-    def _say_done(self, run: Run, done: int, total: int, spent: float) -> None:
+    def _say_done(self, run: SplitRun, done: int, total: int, spent: float) -> None:
         left = f", about {spent / done * (total - done) / 60:.0f} min left" if done < total else ""
-        self.watch.say(f"{run.title} is learned: {done} of {total} in {spent / 60:.1f} min{left}.")
+        self.reporter.say(f"{run.title} is learned: {done} of {total} in {spent / 60:.1f} min{left}.")
 
     @contextmanager
     def _clocked(self, what: str) -> Iterator[None]:
@@ -210,9 +210,9 @@ class Study:
         self.seconds[what] += time.perf_counter() - started
 
 
-def _together(runs: Sequence[tuple[Run, Workplace]]) -> Iterator[list[tuple[Run, Workplace]]]:
+def _together(runs: Sequence[tuple[SplitRun, Workplace]]) -> Iterator[list[tuple[SplitRun, Workplace]]]:
     """Runs of the same pairs, as many as may be held at once, but one at least."""
-    several: list[tuple[Run, Workplace]] = []
+    several: list[tuple[SplitRun, Workplace]] = []
     for run, place in runs:
         held = sum(each.model_bytes for _, each in several)
         if several and (run.pairs != several[0][0].pairs or held + place.model_bytes > HELD_BYTES):

@@ -1,4 +1,4 @@
-"""The whole study on a dozen people: what it learns, from whom, and what it does not do twice."""
+"""The whole experiment on a dozen people: what it learns, from whom, and what it does not do twice."""
 
 import shutil
 from dataclasses import replace
@@ -8,24 +8,17 @@ import pytest
 
 from samekind import Metric
 from samekind.estimators import presets
-from samekind.evaluation import (
-    best_threshold,
-    flip_free_distances,
-    image_rows,
-    pair_distances,
-    pair_rows,
-    read_view1,
-    read_view2,
-)
+from samekind.evaluation import best_threshold, flip_free_distances, pair_distances
 from samekind.extraction import extract
 from samekind.images.extractor import Extractor
 from samekind.images.listing import list_images
 from samekind.images.regions import enumerate_regions
 from samekind.images.slbp import SoftLBP
+from samekind.lfw.experiment import Experiment
 from samekind.lfw.faces import Faces, evenly
-from samekind.lfw.runs import Run
+from samekind.lfw.protocol import image_rows, pair_rows, read_view1, read_view2
+from samekind.lfw.runs import SplitRun
 from samekind.lfw.stages import Stage
-from samekind.lfw.study import Study
 from samekind.store import DiskStore
 from tests import stores
 from tests.lfw import small
@@ -37,8 +30,8 @@ STAGES = [Stage(1, ("cov",)), Stage(2, ("cov",)), Stage(1, ("slbp",)), Stage(2, 
 def test_every_stage_of_every_split_is_learned_once(lfw):
     assert [outcome.stage for outcome in lfw.view2.outcomes] == STAGES
     learned = [f"{split}: {stage.title}" for split in ("View 1", "Fold 1", "Fold 2", "Fold 3") for stage in STAGES]
-    assert list(lfw.watch.iterations) == learned
-    assert all(steps == list(range(1, len(steps) + 1)) for steps in lfw.watch.iterations.values())
+    assert list(lfw.reporter.iterations) == learned
+    assert all(steps == list(range(1, len(steps) + 1)) for steps in lfw.reporter.iterations.values())
 
 
 def test_ranks_and_regions_are_within_the_settings(lfw):
@@ -63,7 +56,7 @@ def test_results_say_where_thresholds_come_from(lfw):
 
 
 def test_people_never_seen_are_told_apart(lfw):
-    """These pictures are easy: a study that mixes up rows, pairs or families is at chance."""
+    """These pictures are easy: an experiment that mixes up rows, pairs or families is at chance."""
     for outcome in lfw.view2.outcomes:
         if outcome.stage.step == 2:
             assert outcome.results["view 1"].auc > 0.8
@@ -72,7 +65,7 @@ def test_people_never_seen_are_told_apart(lfw):
 def test_the_threshold_from_view_1_is_chosen_on_its_test_pairs(lfw):
     split = read_view1(lfw.protocol)
     same = np.array([pair.same for pair in split.test.pairs])
-    best = replace(lfw.study, threshold_by="accuracy").view2()
+    best = replace(lfw.experiment, threshold_by="accuracy").view2()
     assert (lfw.view2.threshold_by, best.threshold_by) == ("logistic", "accuracy")
     for regressed, outcome, view1 in zip(lfw.view2.outcomes, best.outcomes, lfw.view1.outcomes, strict=True):
         (threshold,) = set(outcome.results["view 1"].thresholds.tolist())
@@ -109,8 +102,8 @@ def test_distances_are_those_of_the_models_own_encoder(lfw, stage):
 
 def test_the_papers_flip_free_distances_may_be_asked_for(lfw, tmp_path):
     settings = small.settings(mirror="distances")
-    study = replace(lfw.study, settings=settings, work=tmp_path, store=lfw.store, families=["cov"])
-    study.view1()
+    experiment = replace(lfw.experiment, settings=settings, work=tmp_path, store=lfw.store, families=["cov"])
+    experiment.view1()
     files, split = list_images(lfw.images, labelled=True), read_view1(lfw.protocol)
     for name in ("step1-cov", "step2-cov"):
         metric = Metric.load(tmp_path / "view1" / f"{name}.safetensors")
@@ -126,7 +119,7 @@ def test_the_papers_flip_free_distances_may_be_asked_for(lfw, tmp_path):
 def test_step_2_works_in_orthogonal_coordinates(lfw, tmp_path):
     """As in the paper its codes are linear in step 1's directions: U_dagger^T x."""
     settings = small.settings(normalise_groups="none", weigh=0.0)
-    replace(lfw.study, settings=settings, work=tmp_path, store=lfw.store, families=["cov"]).view1()
+    replace(lfw.experiment, settings=settings, work=tmp_path, store=lfw.store, families=["cov"]).view1()
     first = Metric.load(tmp_path / "view1" / "step1-cov.safetensors").with_normalise("none")
     second = Metric.load(tmp_path / "view1" / "step2-cov.safetensors").with_normalise("none")
     np.testing.assert_array_equal(first.columns, second.columns)
@@ -152,10 +145,10 @@ def test_step_2_reads_each_region_by_what_step_1_made_of_it_and_by_its_length(lf
 
 
 def test_a_run_again_repeats_nothing(lfw):
-    before, watch = small.kept(lfw.work), small.Recorder()
-    again = replace(lfw.study, watch=watch).view2()
-    assert not watch.iterations
-    assert not watch.counts
+    before, reporter = small.kept(lfw.work), small.Recorder()
+    again = replace(lfw.experiment, reporter=reporter).view2()
+    assert not reporter.iterations
+    assert not reporter.counts
     assert small.kept(lfw.work) == before
     for one, other in zip(again.outcomes, lfw.view2.outcomes, strict=True):
         assert one.facts == other.facts
@@ -163,19 +156,19 @@ def test_a_run_again_repeats_nothing(lfw):
 
 
 def test_folds_share_a_pass_over_the_pictures_while_their_metrics_fit(lfw, tmp_path, monkeypatch):
-    passes = [title for title in lfw.watch.counts if title.endswith("comparing pictures")]
+    passes = [title for title in lfw.reporter.counts if title.endswith("comparing pictures")]
     assert passes == ["View 1: comparing pictures", "Fold 1, Fold 2, Fold 3: comparing pictures"]
     models = sum(path.stat().st_size for path in (lfw.work / "fold-01").glob("*.safetensors"))
-    monkeypatch.setattr("samekind.lfw.study.HELD_BYTES", int(2.5 * models))
+    monkeypatch.setattr("samekind.lfw.experiment.HELD_BYTES", int(2.5 * models))
     work = tmp_path / "work"
     shutil.copytree(lfw.work, work)
     for path in work.rglob("*.npy"):
         if "store" not in path.parts:
             path.unlink()
-    watch = small.Recorder()
-    replace(lfw.study, work=work, watch=watch).view2()
+    reporter = small.Recorder()
+    replace(lfw.experiment, work=work, reporter=reporter).view2()
     titles = ["View 1", "Fold 1, Fold 2", "Fold 3"]
-    assert list(watch.counts) == [f"{title}: comparing pictures" for title in titles]
+    assert list(reporter.counts) == [f"{title}: comparing pictures" for title in titles]
     before, after = small.kept(lfw.work), small.kept(work)
     assert before.keys() == after.keys()
     for name in after:
@@ -184,7 +177,7 @@ def test_folds_share_a_pass_over_the_pictures_while_their_metrics_fit(lfw, tmp_p
 
 
 def test_some_folds_give_what_they_give_among_all(lfw):
-    some = lfw.study.view2([3, 1])
+    some = lfw.experiment.view2([3, 1])
     assert [run.title for run in some.runs] == ["Fold 1", "Fold 3"]
     for one, every in zip(some.outcomes, lfw.view2.outcomes, strict=True):
         for source in one.results:
@@ -192,20 +185,24 @@ def test_some_folds_give_what_they_give_among_all(lfw):
 
 
 def test_without_view_1_it_is_not_learned(lfw, tmp_path):
-    watch = small.Recorder()
-    study = replace(lfw.study, work=tmp_path, store=lfw.store, families=["cov"], watch=watch)
-    (fold,) = study.view2([2], with_view1=False).outcomes[1].results.values()
-    assert list(watch.iterations) == ["Fold 2: cov, step 1", "Fold 2: cov, step 2"]
+    reporter = small.Recorder()
+    experiment = replace(lfw.experiment, work=tmp_path, store=lfw.store, families=["cov"], reporter=reporter)
+    (fold,) = experiment.view2([2], with_view1=False).outcomes[1].results.values()
+    assert list(reporter.iterations) == ["Fold 2: cov, step 1", "Fold 2: cov, step 2"]
     assert fold.results[0] == lfw.view2.outcomes[1].results["training folds"].results[1]
 
 
 def test_one_family_is_enough_and_another_is_added(lfw, tmp_path):
-    watch = small.Recorder()
-    alone = Study(lfw.images, lfw.protocol, tmp_path, small.SETTINGS, ["slbp"], store=lfw.store, watch=watch).view1()
+    reporter = small.Recorder()
+    alone = Experiment(
+        lfw.images, lfw.protocol, tmp_path, small.SETTINGS, ["slbp"], store=lfw.store, reporter=reporter
+    ).view1()
     assert [outcome.stage.name for outcome in alone.outcomes] == ["step1-slbp", "step2-slbp"]
-    watch.iterations.clear()
-    Study(lfw.images, lfw.protocol, tmp_path, small.SETTINGS, ["slbp", "cov"], store=lfw.store, watch=watch).view1()
-    assert list(watch.iterations) == [f"View 1: {stage.title}" for stage in STAGES if stage.families != ("slbp",)]
+    reporter.iterations.clear()
+    Experiment(
+        lfw.images, lfw.protocol, tmp_path, small.SETTINGS, ["slbp", "cov"], store=lfw.store, reporter=reporter
+    ).view1()
+    assert list(reporter.iterations) == [f"View 1: {stage.title}" for stage in STAGES if stage.families != ("slbp",)]
     assert small.kept(tmp_path) == {
         name: content for name, content in small.kept(lfw.work).items() if name.startswith("view1")
     }
@@ -213,8 +210,8 @@ def test_one_family_is_enough_and_another_is_added(lfw, tmp_path):
 
 def test_a_larger_store_is_thinned_out_evenly(lfw, tmp_path):
     few = replace(small.SETTINGS, regions=6)
-    study = Study(lfw.images, lfw.protocol, tmp_path, few, ["cov"], store=lfw.store)
-    study.view1()
+    experiment = Experiment(lfw.images, lfw.protocol, tmp_path, few, ["cov"], store=lfw.store)
+    experiment.view1()
     names = DiskStore.open(lfw.store).group_names[:24]
     allowed = [names[at] for at in (0, 4, 8, 12, 16, 20)]
     assert evenly(6, 24).tolist() == [0, 4, 8, 12, 16, 20]
@@ -229,7 +226,7 @@ def test_own_descriptors_are_of_the_regions_that_a_store_of_all_would_give(lfw):
 def test_the_split_of_a_fold_has_none_of_its_people(lfw):
     view2 = read_view2(lfw.protocol)
     for fold in (1, 2, 3):
-        run = Run.of_fold(view2, fold)
+        run = SplitRun.from_fold(view2, fold)
         assert {image.person for image in run.split.train.images} == set(small.NAMES) - set(small.FOLDS[fold - 1])
         assert run.pairs == view2.pairs
 
@@ -244,24 +241,24 @@ def test_people_with_few_images_are_tested_but_not_learned_from(lfw, tmp_path):
     others = [line for line in kept[1:] if len(line.split()) == 4]
     pairs.write_text("\n".join([str(len(others)), *kept[1:][:n][: len(others)], *others]) + "\n")
     settings = small.settings(selection__min_per_class=2, joint__min_per_class=2)
-    study = replace(lfw.study, protocol=protocol, store=lfw.store, settings=settings, families=["cov"])
-    replace(study, work=tmp_path / "few").view1()
+    experiment = replace(lfw.experiment, protocol=protocol, store=lfw.store, settings=settings, families=["cov"])
+    replace(experiment, work=tmp_path / "few").view1()
     people = path.read_text().splitlines()
     path.write_text("\n".join([str(len(people) - 2), *(line for line in people[1:] if "Person_C" not in line)]) + "\n")
-    replace(study, work=tmp_path / "without").view1()
+    replace(experiment, work=tmp_path / "without").view1()
     without = small.models(tmp_path / "without")
     assert without == small.models(tmp_path / "few")
     path.write_text("\n".join(people) + "\n")
-    replace(study, work=tmp_path / "every", settings=small.SETTINGS).view1()
+    replace(experiment, work=tmp_path / "every", settings=small.SETTINGS).view1()
     assert all(content != without[name] for name, content in small.models(tmp_path / "every").items())
 
 
 def test_only_so_many_images_of_a_person_are_learned_from_in_step_1(lfw, tmp_path):
     settings = small.settings(selection__max_per_class=2)
-    study = replace(lfw.study, work=tmp_path, store=lfw.store, settings=settings, families=["cov"])
-    study.view1()
-    run = Run.of_view1(read_view1(lfw.protocol))
-    faces = study.faces([run])
+    experiment = replace(lfw.experiment, work=tmp_path, store=lfw.store, settings=settings, families=["cov"])
+    experiment.view1()
+    run = SplitRun.from_view1(read_view1(lfw.protocol))
+    faces = experiment.faces([run])
     images = [image for image in run.training_images if image.number <= 2]
     rows = image_rows(images, faces.store.image_ids.tolist(), faces.store.labels)
     made = presets.learner(small.SETTINGS.learner | {"mirror": "none"}, random_state=0).step1()
@@ -270,11 +267,13 @@ def test_only_so_many_images_of_a_person_are_learned_from_in_step_1(lfw, tmp_pat
 
 
 def test_roots_of_histograms_are_learned_from_and_encoded_alike(lfw, tmp_path):
-    study = replace(lfw.study, work=tmp_path, store=lfw.store, settings=small.settings(roots=True), families=["slbp"])
-    study.view1()
+    experiment = replace(
+        lfw.experiment, work=tmp_path, store=lfw.store, settings=small.settings(roots=True), families=["slbp"]
+    )
+    experiment.view1()
     metric = Metric.load(tmp_path / "view1" / "step1-slbp.safetensors")
     assert metric.extractor["families"][0]["parameters"]["root"] is True
-    faces = study.faces([Run.of_view1(read_view1(lfw.protocol))])
+    faces = experiment.faces([SplitRun.from_view1(read_view1(lfw.protocol))])
     store, some = faces.view, np.arange(0, 36, 5)
     features = store.panel(faces.members("slbp"), some)
     np.testing.assert_allclose(np.square(features).reshape(len(some), 24, 59).sum(axis=2), 1, atol=2e-3)
@@ -297,9 +296,9 @@ def test_roots_that_a_store_has_already_are_not_taken_again(lfw, tmp_path):
 
 def test_a_store_that_was_not_made_of_pictures_is_refused(lfw, tmp_path):
     store = stores.disk_store(tmp_path / "store", np.ones((36, 48), np.float32), np.repeat(small.NAMES, 3), {"cov": 2})
-    study = replace(lfw.study, store=store.path, families=["cov"], work=tmp_path)
+    experiment = replace(lfw.experiment, store=store.path, families=["cov"], work=tmp_path)
     with pytest.raises(ValueError, match="description of an extractor cannot be used"):
-        study.view1()
+        experiment.view1()
 
 
 MISTAKES = {
@@ -329,7 +328,7 @@ def test_other_settings_are_refused_before_the_work(lfw, mistake):
     changes, message = MISTAKES[mistake]
     before = small.kept(lfw.work)
     with pytest.raises(ValueError, match=message):
-        replace(lfw.study, watch=small.Recorder(), **changes).view2()
+        replace(lfw.experiment, reporter=small.Recorder(), **changes).view2()
     assert small.kept(lfw.work) == before
 
 
@@ -338,14 +337,14 @@ def test_another_protocol_is_refused(lfw, tmp_path):
     path = protocol / "pairs.txt"
     path.write_text(path.read_text().replace("Person_A\t1\t2", "Person_A\t2\t3"))
     with pytest.raises(ValueError, match=r"fold-01 was made with pairs = "):
-        replace(lfw.study, protocol=protocol).view2()
+        replace(lfw.experiment, protocol=protocol).view2()
 
 
 def test_a_missing_picture_is_named_before_the_work(lfw, tmp_path):
     images = small.write_images(tmp_path / "images")
     (images / "Person_C" / "Person_C_0002.png").unlink()
     with pytest.raises(ValueError, match=r"Person_C/Person_C_0002.jpg is missing among the 35 images"):
-        Study(images, lfw.protocol, tmp_path / "work", small.SETTINGS).view2()
+        Experiment(images, lfw.protocol, tmp_path / "work", small.SETTINGS).view2()
     assert not (tmp_path / "work").exists()
 
 
@@ -353,17 +352,19 @@ def test_a_store_without_a_training_picture_is_told(lfw, tmp_path):
     files = [file for file in list_images(lfw.images, labelled=True) if "Person_A_0003" not in file.name]
     extract(files, tmp_path / "store", Extractor.over(["cov"], n_regions=24))
     with pytest.raises(ValueError, match=r"Person_A/Person_A_0003.jpg is missing among the 35 images"):
-        Study(lfw.images, lfw.protocol, tmp_path / "work", small.SETTINGS, ["cov"], store=tmp_path / "store").view1()
+        Experiment(
+            lfw.images, lfw.protocol, tmp_path / "work", small.SETTINGS, ["cov"], store=tmp_path / "store"
+        ).view1()
 
 
 @pytest.mark.parametrize("folds", [[0], [4], [1, 1], []])
 def test_folds_that_are_not_there(lfw, folds):
     with pytest.raises(ValueError, match=r"the protocol has folds 1 to 3; name some of them, each once"):
-        lfw.study.view2(folds)
+        lfw.experiment.view2(folds)
 
 
 def test_a_damaged_record_of_settings_is_told(lfw, tmp_path):
     (tmp_path / "view1").mkdir()
     (tmp_path / "view1" / "made-with.json").write_text("{")
     with pytest.raises(ValueError, match=r"made-with.json is damaged"):
-        replace(lfw.study, work=tmp_path, store=lfw.store).view1()
+        replace(lfw.experiment, work=tmp_path, store=lfw.store).view1()

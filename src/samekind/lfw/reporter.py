@@ -1,4 +1,4 @@
-"""Who is told how the study goes."""
+"""Who is told how the experiment goes."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -9,7 +9,7 @@ from samekind.solvers.events import Observer
 Count: TypeAlias = Callable[[int, int], None]  # done, total
 
 
-class Watch(Protocol):
+class ProgressReporter(Protocol):
     """A stage at a time; both come with the time that the stage has left, where there is someone to see it."""
 
     def say(self, line: str) -> None: ...
@@ -19,7 +19,7 @@ class Watch(Protocol):
     def counting(self, title: str) -> AbstractContextManager[Count]: ...
 
 
-class Unwatched:
+class NoProgress:
     def say(self, line: str) -> None:
         return None
 

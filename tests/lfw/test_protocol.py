@@ -1,19 +1,22 @@
 import numpy as np
 import pytest
 
-from samekind.evaluation import (
-    Part,
+from samekind.lfw.protocol import (
+    Image,
+    Pair,
+    Person,
     Split,
+    Subset,
     View2,
     image_rows,
     missing_images,
+    named_image,
     pair_rows,
     read_pairs,
     read_people,
     read_view1,
     read_view2,
 )
-from samekind.evaluation.lfw import Image, Pair, Person, named_image
 
 ANN, BOB, CID, DOT = Person("Ann", 3), Person("Bob", 2), Person("Cid", 2), Person("Dot", 1)
 VIEW_1 = {
@@ -41,8 +44,8 @@ def pair(first, a, second, b):
 
 def test_view_1_is_one_split(folder):
     view = read_view1(folder)
-    assert view.train == Part((ANN, BOB), (pair("Ann", 1, "Ann", 3), pair("Ann", 2, "Bob", 1)))
-    assert view.test == Part((CID, DOT), (pair("Cid", 1, "Cid", 2), pair("Cid", 2, "Dot", 1)))
+    assert view.train == Subset((ANN, BOB), (pair("Ann", 1, "Ann", 3), pair("Ann", 2, "Bob", 1)))
+    assert view.test == Subset((CID, DOT), (pair("Cid", 1, "Cid", 2), pair("Cid", 2, "Dot", 1)))
     assert view.train.images == tuple(
         Image(*image) for image in [("Ann", 1), ("Ann", 2), ("Ann", 3), ("Bob", 1), ("Bob", 2)]
     )
@@ -102,20 +105,20 @@ def test_folds_are_not_for_view_1(folder):
 
 
 def test_no_split_shares_a_person():
-    ann, bob = Part((ANN,), ()), Part((BOB,), ())
+    ann, bob = Subset((ANN,), ()), Subset((BOB,), ())
     with pytest.raises(ValueError, match="Ann is in training and in test"):
-        Split(ann, Part((BOB, ANN), ()))
+        Split(ann, Subset((BOB, ANN), ()))
     with pytest.raises(ValueError, match="Ann is in training and in test"):
-        Split(ann, Part((BOB,), (pair("Bob", 1, "Ann", 1),)))
+        Split(ann, Subset((BOB,), (pair("Bob", 1, "Ann", 1),)))
     with pytest.raises(ValueError, match="Ann, Bob are in several folds"):
-        View2((Part((ANN, BOB), ()), ann, bob))
+        View2((Subset((ANN, BOB), ()), ann, bob))
 
 
 def test_view_2_needs_two_folds_and_has_no_others():
     with pytest.raises(ValueError, match=r"two folds at least.*got 1"):
-        View2((Part((ANN,), ()),))
+        View2((Subset((ANN,), ()),))
     with pytest.raises(ValueError, match="fold must be from 0 to 1; got 2"):
-        View2((Part((ANN,), ()), Part((BOB,), ()))).split(2)
+        View2((Subset((ANN,), ()), Subset((BOB,), ()))).split(2)
 
 
 NAMES = {

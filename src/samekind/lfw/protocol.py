@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from samekind.evaluation._checks import check_same_length
-from samekind.evaluation.protocol import (
+from samekind.lfw.protocol_files import (
     Image,
     Pair,
     Pairs,
@@ -34,10 +34,10 @@ from samekind.evaluation.protocol import (
 __all__ = [
     "Image",
     "Pair",
-    "Part",
     "PeopleFile",
     "Person",
     "Split",
+    "Subset",
     "View2",
     "image_rows",
     "missing_images",
@@ -60,7 +60,7 @@ _NAMED = re.compile(r"(?:.*[/\\])?(?P<person>[^/\\]+)_(?P<number>[0-9]+)(?:\.[A-
 
 
 @dataclass(frozen=True)
-class Part:
+class Subset:
     """People, and pairs of their images."""
 
     people: People
@@ -82,8 +82,8 @@ class Part:
 class Split:
     """What to learn from and what to test on. Nobody is in both, or it cannot be made."""
 
-    train: Part
-    test: Part
+    train: Subset
+    test: Subset
 
     def __post_init__(self) -> None:
         both = sorted(self.train.names & self.test.names)
@@ -95,7 +95,7 @@ class Split:
 class View2:
     """Two folds or more. Nobody is in two of them, or it cannot be made."""
 
-    folds: tuple[Part, ...]
+    folds: tuple[Subset, ...]
 
     def __post_init__(self) -> None:
         if len(self.folds) < 2:
@@ -115,7 +115,7 @@ class View2:
         others = self.folds[:fold] + self.folds[fold + 1 :]
         people = tuple(person for part in others for person in part.people)
         pairs = tuple(pair for part in others for pair in part.pairs)
-        return Split(Part(people, pairs), self.folds[fold])
+        return Split(Subset(people, pairs), self.folds[fold])
 
     def splits(self) -> Iterator[Split]:
         """One split for each fold."""
@@ -217,10 +217,10 @@ def _check_people(images: Sequence[Image], rows: Rows, names: Sequence[str], lab
             )
 
 
-def _parts(people: PeopleFile, pairs: tuple[Pairs, ...], n_folds: int | None = None) -> tuple[Part, ...]:
+def _parts(people: PeopleFile, pairs: tuple[Pairs, ...], n_folds: int | None = None) -> tuple[Subset, ...]:
     if n_folds is not None and len(people.folds) != n_folds:
         raise ValueError(f"{people.source} has {len(people.folds)} folds, where {n_folds} is needed.")
-    return tuple(Part(*fold) for fold in zip(people.folds, pairs, strict=True))
+    return tuple(Subset(*fold) for fold in zip(people.folds, pairs, strict=True))
 
 
 def _text(path: str | os.PathLike[str]) -> str:

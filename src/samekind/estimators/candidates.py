@@ -1,0 +1,112 @@
+"""Which settings a fit may choose among: those that are "auto"."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+from samekind.estimators.data import TrainingData, is_store
+from samekind.estimators.joint import JointMetric
+from samekind.estimators.tuning import PATH, Candidate, GroupsBy, Target
+from samekind.kernels.lengths import Normalise
+
+if TYPE_CHECKING:
+    from samekind.estimators.ensemble import EnsembleMetric
+
+SHORT_CODE = 150  # numbers, as in the paper
+PRINCIPAL = {"zero": 600, "identity": 300}  # directions that step 2 learns on at the most, by its ridge's target
+MANY_SAMPLES = 2_000  # from so many on, fewer ridges are tried
+
+
+@dataclass(frozen=True)
+class CandidateGrid:
+    """Candidates in the order in which they are tried: the simplest first, and first what seems best untried."""
+
+    normalise_groups: tuple[GroupsBy, ...]
+    weigh: tuple[float, ...]
+    normalise: tuple[Normalise, ...]
+    joint: JointMetric
+    n_components: int | Literal["auto"] | None
+    principal: int | Literal["auto"] | None
+    n_samples: int
+
+    @classmethod
+    def from_estimator(cls, estimator: EnsembleMetric, data: TrainingData) -> CandidateGrid:
+        """What is given stands alone; on pictures, regions may be covered, and other candidates come first."""
+        joint = estimator._joint
+        pictures, groups, weigh = is_store(data.X), estimator.normalise_groups, estimator.weigh
+        normalise: tuple[Normalise, ...] = ("root", "unit", "none") if pictures else ("none", "root", "unit")
+        if estimator.normalise != "auto":
+            normalise = (estimator.normalise,)
+        elif estimator.mirror == "distances":
+            normalise = ("none",)
+        by_rule: tuple[GroupsBy, ...] = ("unit", "scale", "none") if pictures else ("scale", "none", "unit")
+        return cls(
+            by_rule if groups == "auto" else (groups,),
+            (0.5, 1.0, 0.0) if weigh == "auto" else (float(weigh),),
+            normalise,
+            joint,
+            joint.n_components,
+            estimator.principal,
+            len(data.y),
+        )
+
+    def step1_alone(self) -> list[Candidate]:
+        rank = self._n_components()
+        return [
+            Candidate(groups, weigh, "none", n_components=rank)
+            for groups in self.normalise_groups
+            for weigh in self.weigh
+        ]
+
+    def with_step2(self, base: Candidate) -> list[Candidate]:
+        """Step 2 after the best of step 1 alone, along paths of ridges, the largest first."""
+        given, target = self.joint.ridge, self.joint.target
+        made: list[Candidate] = []
+        if target in ("auto", "identity"):
+            path = (PATH[1::2] if self.n_samples > MANY_SAMPLES else PATH) if given == "auto" else (given,)
+            made += [replace(base, target="identity", ridge=ridge, n_components=self._n_components()) for ridge in path]
+        if target in ("auto", "zero"):
+            ridges = [(None, 8.0), (None, 1.0)] if given == "auto" else [(given, 1.0)]
+            # A free metric weighs regions itself: how they count in step 1's own metric says little about it.
+            free = replace(base, normalise_groups=self.normalise_groups[0], weigh=self.weigh[0])
+            made += [
+                replace(free, target="zero", ridge=ridge, times=times, n_components=self._n_components("zero"))
+                for ridge, times in ridges
+            ]
+        return made
+
+    def by_rule(self) -> Candidate:
+        """Where nothing can be left out."""
+        ridge = None if self.joint.ridge == "auto" else self.joint.ridge
+        by_ridge: Target = "none" if ridge is None else "identity"
+        target: Target = by_ridge if self.joint.target == "auto" else self.joint.target
+        rank = self._n_components(target)
+        return Candidate(self.normalise_groups[0], self.weigh[0], target, ridge, n_components=rank)
+
+    def shortened(self, candidate: Candidate) -> Candidate | None:
+        """The same with short codes, where their length is to be chosen and they are not short."""
+        if self.n_components != "auto" or candidate.n_components is not None:
+            return None
+        return replace(candidate, n_components=SHORT_CODE)
+
+    def planned(self) -> list[Candidate]:
+        """As many as will be tried at the most."""
+        alone = self.step1_alone()
+        short = self.shortened(alone[0])
+        return [*alone, *self.with_step2(alone[0]), *([] if short is None else [short])]
+
+    @property
+    def may_skip_step2(self) -> bool:
+        return bool(self.joint.target == "auto")
+
+    def principal_directions(self, target: Target) -> int | None:
+        """How many step 2 learns on; None: all."""
+        return PRINCIPAL[target] if self.principal == "auto" else self.principal
+
+    def _n_components(self, target: Target = "none") -> int | None:
+        """How long codes may be."""
+        asked = self.n_components
+        if asked == "auto" or (asked is None and target == "zero" and self.joint.target == "auto"):
+            return SHORT_CODE if target == "zero" else None
+        return asked

@@ -1,0 +1,123 @@
+"""What a fit of both steps is going to do, with guesses of the seconds that each stage takes.
+
+Only ratios matter, and these only until stages of the same kind are done (`time_left`): constants were measured on one
+core for 130 to 3,000 samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from samekind.estimators.data import EVERYTHING, TrainingData
+from samekind.estimators.steps import limited
+from samekind.estimators.time_left import Stage
+from samekind.estimators.tuning import JUDGED, Candidate
+from samekind.estimators.validation import max_groups_from, search_from
+from samekind.kernels.types import IntArray
+
+if TYPE_CHECKING:
+    from samekind.estimators.two_steps import TwoSteps
+
+FLOP = 2e-11  # seconds, of products of matrices
+NUMBER = 3e-8  # seconds to read and project a number of the data
+PAIR = 2e-9  # seconds of a loss for a pair of samples
+ROUND = 0.04, 1.5e-4  # seconds of a round of step 1: in any case, and for a sample
+SCORED = 0.1  # share of the groups that the fast search scores in a round
+EVALUATIONS = {"identity": 25, "zero": 60}  # of the objective of step 2 at the most, by its ridge's target
+DIMENSIONS_PER_EVALUATION = 3  # of what step 2 learns on: in few dimensions it ends sooner
+SETUP = 0.2  # seconds of step 2 in any case
+JUDGING = 0.008, 3e-7  # seconds of judging codes: in any case, and for a pair of samples left out
+CALIBRATING = 0.3, 1e-7  # the same of calibrating
+SHORTENING = 25  # flops to cut codes to a length, for the cube of that of step 1's
+CODES_PER_ROUND = 10  # numbers that a round of step 1 adds to the features of step 2
+
+
+def stages_of_fit(steps: TwoSteps, splits: Sequence[tuple[IntArray, IntArray]]) -> list[Stage]:
+    """All stages: step 1 on each fold, candidates on each fold, and the final fit."""
+    stages = []
+    for number, (places, _) in enumerate(splits, 1):
+        stages += _selection(steps, steps.data.part(places), f"fold {number}")
+    candidates = steps.candidates.planned()
+    total = len(candidates) * len(splits)
+    for number in range(total):
+        at, fold = divmod(number, len(splits))
+        learned, held = (len(places) for places in splits[fold])
+        work = _joint(steps, candidates[at], learned) + _judging(steps, min(held, JUDGED))
+        solver = candidates[at].target
+        stages.append(Stage("choice", f"fold {fold + 1}", None, work, number + 1, total, solver))
+    likely = next((each for each in candidates if splits and each.target == "identity"), steps.candidates.by_rule())
+    return [*stages, *stages_of_final_fit(steps, likely, splits)]
+
+
+def stages_of_final_fit(
+    steps: TwoSteps, candidate: Candidate, splits: Sequence[tuple[IntArray, IntArray]]
+) -> list[Stage]:
+    """Both steps on all samples, with the candidate that was chosen, and the calibration."""
+    n = len(steps.data.y)
+    joint = Stage("joint", work=_joint(steps, candidate, n), solver=candidate.target)
+    pairs = sum(min(len(held), JUDGED) ** 2 for _, held in splits)
+    calibration = Stage("calibration", work=_reading(steps, n) + CALIBRATING[0] + CALIBRATING[1] * pairs)
+    return [*_selection(steps, steps.data, ""), joint, calibration]
+
+
+def _selection(steps: TwoSteps, data: TrainingData, part: str) -> list[Stage]:
+    """Step 1 on some samples, family by family; none where it was given."""
+    if steps.estimator._given_basis() is not None:
+        return []
+    step = steps.estimator._selection
+    n = len(limited(data.y, step.min_per_class, step.max_per_class))
+    dims, stages = data.whitened_dims(step.whiten), []
+    for family, members in steps.families.items():
+        sizes = data.store.group_sizes[list(members)].astype(float)
+        if dims is not None:
+            stages.append(Stage("whitening", part, family, n * float((NUMBER * sizes + 2 * FLOP * sizes**2).sum())))
+        numbers = float(np.minimum(sizes, sizes.max() if dims in (None, EVERYTHING) else dims).sum())
+        exact = search_from(step.search, len(members)) == "exact"
+        scoring = FLOP * numbers * (n**2 if exact else SCORED * 64 * n)
+        rounds = max_groups_from(step.max_groups, len(members), n)
+        stages.append(Stage("selection", part, family, rounds * (ROUND[0] + ROUND[1] * n + PAIR * n**2 + scoring)))
+    return stages
+
+
+def _joint(steps: TwoSteps, candidate: Candidate, n: int) -> float:
+    """Going on from step 1 on n samples."""
+    codes = _n_codes(steps)
+    shortened = candidate.n_components is not None and candidate.n_components < codes and candidate.target != "zero"
+    before = _reading(steps, n) + SHORTENING * FLOP * codes**3 * shortened
+    if candidate.target == "none":
+        return before
+    most = steps.candidates.principal_directions(candidate.target) or n
+    dims = min(most, n, codes)
+    evaluation = n**2 * (PAIR + 4 * FLOP * dims) + 10 * FLOP * dims**3
+    evaluations = min(EVALUATIONS[candidate.target], dims / DIMENSIONS_PER_EVALUATION)
+    return before + SETUP + evaluations * evaluation
+
+
+def _judging(steps: TwoSteps, n: int) -> float:
+    """Codes of n samples left out, with each normalisation."""
+    return _reading(steps, n) + len(steps.candidates.normalise) * (JUDGING[0] + JUDGING[1] * n**2)
+
+
+def _reading(steps: TwoSteps, n: int) -> float:
+    """Codes of n samples."""
+    sizes = steps.data.store.group_sizes
+    numbers = sum(_rounds(steps, len(members)) * sizes[list(members)].mean() for members in steps.families.values())
+    return float(NUMBER * n * numbers)
+
+
+def _n_codes(steps: TwoSteps) -> int:
+    """Length of step 1's codes."""
+    sizes = steps.data.store.group_sizes
+    return int(
+        sum(
+            _rounds(steps, len(members)) * min(CODES_PER_ROUND, sizes[list(members)].mean())
+            for members in steps.families.values()
+        )
+    )
+
+
+def _rounds(steps: TwoSteps, n_groups: int) -> int:
+    return min(max_groups_from(steps.estimator._selection.max_groups, n_groups, len(steps.data.y)), n_groups)

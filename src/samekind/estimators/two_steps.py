@@ -1,0 +1,156 @@
+"""Both steps of one fit: step 1, then what a candidate says lies between the steps and what step 2 is."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.base import clone
+
+from samekind.estimators.candidates import CandidateGrid
+from samekind.estimators.data import TrainingData
+from samekind.estimators.steps import (
+    JointSolution,
+    Resources,
+    Selection,
+    limited,
+    run_joint,
+    run_selection,
+    shortened,
+    warn_of_zero,
+)
+from samekind.estimators.time_left import Stage
+from samekind.estimators.tuning import Candidate
+from samekind.estimators.validation import ridge_from
+from samekind.kernels.lengths import Normalise
+from samekind.kernels.types import Array, IntArray
+from samekind.model.basis import Basis
+from samekind.model.metric import Metric
+from samekind.relation import Relation
+from samekind.store import centred
+
+if TYPE_CHECKING:
+    from samekind.estimators.ensemble import EnsembleMetric
+
+FOLD_TOL, FOLD_ITERATIONS = 1e-2, 100  # of both steps, of step 2 on a fold: enough to choose by
+
+
+@dataclass
+class Learned:
+    """A metric, and the solution of step 2 where there was one."""
+
+    metric: Metric
+    joint: JointSolution | None
+
+
+@dataclass
+class TwoSteps:
+    """The steps of one estimator on its data, or on a fold of it."""
+
+    estimator: EnsembleMetric
+    data: TrainingData
+    families: Mapping[Hashable, Sequence[int]]
+    resources: Resources
+    candidates: CandidateGrid
+    selection: Selection | None = None  # step 1 on all samples, once it is done
+
+    @property
+    def stopped(self) -> bool:
+        """Whether a callback has asked for the end."""
+        return self.resources.listeners.stopped
+
+    def select_groups(self, data: TrainingData, resources: Resources) -> Basis | None:
+        """Step 1 on a fold, or what was given in its stead."""
+        given = self.estimator._given_basis()
+        if given is not None:
+            return given
+        step = self.estimator._selection
+        step.set_params(tol=max(step.tol, FOLD_TOL))
+        return run_selection(data, step, self.families, resources).basis
+
+    def learn(self, candidate: Candidate, fallback: Basis | None = None) -> Learned:
+        """Both steps on all samples; `fallback` is what step 1 chose on a fold, for a fit that was stopped."""
+        given = self.estimator._given_basis()
+        if given is None and self.stopped:
+            given = fallback
+        if given is None:
+            self.selection = run_selection(self.data, self.estimator._selection, self.families, self.resources)
+        else:
+            numbers = {name: k for k, name in enumerate(self.data.groups.names)}
+            chosen = [numbers[name] for name in given.groups if name in numbers]
+            self.selection = Selection(given, chosen, {}, {}, 0.0)
+        if self.selection.basis is None:
+            warn_of_zero()
+            return Learned(self.step1_metric(self.selection), None)
+        if self.stopped:
+            candidate = Candidate("none", 1.0, "none", n_components=candidate.n_components)
+        self.resources.listeners.begin(Stage("joint"))
+        return self.go_on(self.selection.basis, self.data, candidate, self.resources)
+
+    def go_on(
+        self, basis: Basis, data: TrainingData, candidate: Candidate, resources: Resources, start: Any = None
+    ) -> Learned:
+        """From what step 1 chose to a metric, on some samples; `start` is the `state` of a similar solution."""
+        step = clone(self.candidates.joint)
+        if resources.part:  # a fold, to choose by
+            step.set_params(tol=max(step.tol, FOLD_TOL), max_iter=min(step.max_iter, FOLD_ITERATIONS))
+        places = limited(data.y, step.min_per_class, None)
+        rows, y = data.rows[places], data.y[places]
+        basis = between_steps(basis, data.X, rows, candidate)
+        relation = Relation.from_labels(y)
+        if candidate.target == "none":
+            return Learned(self.metric(basis, _short(basis, data, rows, candidate), "none"), None)
+        principal = self.candidates.principal_directions(candidate.target)
+        dims = min(principal or basis.n_codes, basis.n_codes)
+        by_rule = candidate.times * ridge_from("auto", dims, candidate.target == "identity")
+        step.set_params(
+            target=candidate.target,
+            ridge=by_rule if candidate.ridge is None else candidate.ridge,
+            n_components=None if candidate.n_components is None else min(candidate.n_components, basis.n_codes),
+        )
+        Z = basis.transform(data.X, rows[relation.order])
+        made = run_joint(
+            Z,
+            relation,
+            step,
+            resources,
+            name="step2" if not resources.part else f"step2-{candidate}",
+            principal=principal,
+            weights=basis.weights,
+            start=start,
+        )
+        if not len(made.components):
+            warn_of_zero()
+            made = replace(made, components=np.zeros((1, basis.n_codes)))
+        ridge1 = 0.0 if self.selection is None else self.selection.ridge
+        return Learned(self.metric(basis, made.components, "none", ridge=[ridge1, made.ridge]), made)
+
+    def step1_metric(self, selection: Selection) -> Metric:
+        """What step 1 alone gives: zero where it chose nothing."""
+        if selection.basis is None:
+            empty = Basis.plain(np.arange(1), self.data.n_features, mean=np.zeros(1))
+            return self.metric(empty, np.zeros((1, 1)), "none")
+        return self.metric(replace(selection.basis, normalise="none", weigh=1.0), None, "none")
+
+    def metric(self, basis: Basis, components: Array | None, normalise: Normalise, **notes: Any) -> Metric:
+        dtype = self.data.dtype
+        return self.estimator._metric(
+            basis, None if components is None else components.astype(dtype), self.data, normalise, **notes
+        )
+
+
+def between_steps(basis: Basis, X: Any, rows: IntArray, candidate: Candidate) -> Basis:
+    """What step 2 learns on: groups normalised and features weighed as a candidate says."""
+    if candidate.normalise_groups == "scale":
+        return replace(basis, normalise="none", weigh=candidate.weigh).scaled(X, rows)
+    return replace(basis, normalise=candidate.normalise_groups, weigh=candidate.weigh)
+
+
+def _short(basis: Basis, data: TrainingData, rows: IntArray, candidate: Candidate) -> Array | None:
+    """Step 1's own codes, as short as asked for."""
+    n = candidate.n_components
+    if n is None or n >= basis.n_codes:
+        return None
+    return shortened(None, centred(basis.transform(data.X, rows)), basis.weights, n)
