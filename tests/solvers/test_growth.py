@@ -262,6 +262,7 @@ def test_looks_at_all_rows_lead_to_the_end(loss):
     assert result.certificate.value == looks[-1].objective
 
 
+@pytest.mark.slow
 def test_samples_of_enough_classes_need_few_looks(loss, monkeypatch):
     made = cases.case(loss, (5,) * 300, WIDTH, block=1500)
     events = []
@@ -329,6 +330,7 @@ def test_the_seed_draws_the_anchors(loss, solver):
 # -- interrupted ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("anchors", "trace_bound"), [("grow", np.inf), ("grow", 1.5), ("all", 1.5), (60, np.inf)])
 def test_from_any_state_it_ends_with_the_same_bits(loss, solver, anchors, trace_bound, monkeypatch):
     monkeypatch.setattr(joint, "KEEP_EVERY", 2)
