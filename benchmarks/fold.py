@@ -26,8 +26,8 @@ from samekind.compute.sources import PresentDistances
 from samekind.estimators import SparseBlockMetric
 from samekind.estimators.progress import ProgressLines
 from samekind.solvers.events import Event
-from samekind.solvers.search import FastSearch
-from samekind.solvers.selection import SampledBlocks
+from samekind.solvers.selection.block_solvers import SampledBlocks
+from samekind.solvers.selection.search import LazySearch
 from samekind.store import GroupsOf, Whitening
 
 ALL_GROUPS, MINUTES, AIM, PRIVATE_GB = 13_260, 60, 20, 8
@@ -59,7 +59,7 @@ def fitted(found: Faces, rows: Rows, size: Size, checkpoint: Path | None) -> tup
 
         for part in [
             ("whitening", Whitening, "learned"),
-            ("search", FastSearch, "best"),
+            ("search", LazySearch, "best"),
             ("solve", SampledBlocks, "solve"),
             ("distances", PresentDistances, "update"),
         ]:
@@ -87,12 +87,10 @@ def show_history(learner: SparseBlockMetric) -> None:
     print(f"rank {history[-1]['rank']}; on average of the rounds:", end=" ")
     for name in [
         "sketched",
-        "mended",
         "rescored",
         "sketch_rank",
         "sketch_missed",
-        "score_spread",
-        "forecast_spread",
+        "sketch_error",
         "n_anchors",
         "n_iter",
     ]:

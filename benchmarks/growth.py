@@ -27,11 +27,11 @@ from harness import Report
 from lfwdata import Clocks, Faces, LikeLFW, Rows, faces, fitted, lfw_parser, people, some
 
 from samekind.estimators import JointMetric
-from samekind.solvers.search import ExactSearch, FastSearch
+from samekind.solvers.selection.search import ExactSearch, LazySearch
 
 FIGURES = Path(__file__).resolve().parents[1] / "docs" / "figures"
 ROUNDS, CLASS_SIZE = 2, 40
-SEARCHES = {"exact": ExactSearch, "fast": FastSearch}
+SEARCHES = {"exact": ExactSearch, "fast": LazySearch}
 AXES = {"N": "samples N", "K": "groups K", "D": "dimensions D"}
 Series = tuple[str, str, str]  # step, axis, way
 Lines = dict[Series, tuple[list[int], list[float]]]  # sizes and seconds

@@ -21,10 +21,10 @@ from harness import Report
 from lfwdata import Clocks, Faces, Named, Rows, faces, fitted, lfw_parser, pairs, people, some
 
 from samekind.solvers.events import Event
-from samekind.solvers.search import ExactSearch, FastSearch
-from samekind.solvers.selection import ExactBlocks, SampledBlocks
+from samekind.solvers.selection.block_solvers import ExactBlocks, SampledBlocks
+from samekind.solvers.selection.search import ExactSearch, LazySearch
 
-PARTS = {"exact": (ExactSearch, ExactBlocks), "fast": (FastSearch, SampledBlocks)}
+PARTS = {"exact": (ExactSearch, ExactBlocks), "fast": (LazySearch, SampledBlocks)}
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from samekind.compute.executor import Executor
 from samekind.compute.sources import PresentDistances
 from samekind.compute.tiles import TilePlan
-from samekind.kernels.laplacian import BlockForm, GramForm, InnerForm, PairsForm, ProductForm
+from samekind.kernels.laplacian import BlockForm, GramForm, InnerForm, ProductForm
 from samekind.objective import Objective
 from tests import cases, oracle
 
@@ -32,7 +32,6 @@ def forms(case):
         "block": BlockForm(case.Z, BLOCKS),
         "product": ProductForm(Y),
         "inner": InnerForm(ProductForm(Y), lambda tile: fixed.left[tile.rows] @ fixed.right[tile.cols].T),
-        "pairs": PairsForm(ProductForm(Y), np.array([0, 7, 3, 9]), np.array([1, 2, 10, 5])),
     }
 
 

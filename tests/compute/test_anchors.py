@@ -12,7 +12,7 @@ from samekind.compute.anchors import anchor_plan, subset_plan
 from samekind.compute.executor import Executor
 from samekind.compute.sources import PresentDistances
 from samekind.compute.tiles import Tile, TilePlan
-from samekind.kernels.laplacian import BlockForm, GramForm, InnerForm, PairsForm, ProductForm
+from samekind.kernels.laplacian import BlockForm, GramForm, InnerForm, ProductForm
 from samekind.kernels.types import places
 from samekind.relation import Relation
 from samekind.solvers.growth import standard_error
@@ -185,7 +185,6 @@ def forms(case):
         "block": BlockForm(case.Z, [slice(0, 2), slice(2, 6)]),
         "product": ProductForm(case.Z[:, :2]),
         "inner": InnerForm(ProductForm(case.Z[:, :2]), lambda tile: fixed.tile(Tile(tile.rows, tile.cols))),
-        "pairs": PairsForm(ProductForm(case.Z[:, :2]), np.array([0, 7, 3, 9]), np.array([1, 2, 11, 5])),
     }
 
 

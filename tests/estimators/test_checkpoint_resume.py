@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 
 import numpy as np
@@ -17,11 +18,15 @@ from sklearn.exceptions import ConvergenceWarning
 import samekind
 from samekind import EnsembleMetric, JointMetric, SparseBlockMetric
 from samekind.solvers import joint
+from samekind.solvers.selection import SelectionOptions
 from tests import cases
 from tests.stores import disk_store
 
 FAMILIES = [("left", 1)] * 16 + ["right"] * 16
-SMALL_SAMPLES = {"samekind.solvers.growth.FIRST_ANCHORS": 40, "samekind.solvers.selection.FIRST_SAMPLE": 60}
+SMALL_SAMPLES = {
+    "samekind.solvers.growth.FIRST_ANCHORS": 40,
+    "samekind.solvers.selection.block_solvers.SampleOptions": {"first": 60},
+}
 
 
 @dataclass(frozen=True)
@@ -85,6 +90,7 @@ FITS = {
 # Each fit in a process of its own, which says where it is, and waits in its callback to be killed.
 NURSERY = """
 import json, os, sys, time
+from functools import partial
 from importlib import import_module
 import numpy as np
 from sklearn.datasets import load_digits
@@ -97,6 +103,8 @@ families = [("left", 1)] * 16 + ["right"] * 16
 def fitted(fit):
     for path, value in fit["constants"].items():
         module, name = path.rsplit(".", 1)
+        if isinstance(value, dict):  # options by their names
+            value = partial(getattr(import_module(module), name), **value)
         setattr(import_module(module), name, value)
     parameters = fit["parameters"]
     if "families" in parameters:
@@ -168,6 +176,8 @@ def fit(request, monkeypatch):
     made = FITS[request.param]
     for path, value in made.constants.items():
         module, name = path.rsplit(".", 1)
+        if isinstance(value, dict):  # options by their names
+            value = partial(getattr(import_module(module), name), **value)
         monkeypatch.setattr(import_module(module), name, value)
     return made
 
@@ -421,11 +431,11 @@ def test_codes_may_be_normalised_otherwise(small, tmp_path):
 @pytest.mark.parametrize("shares", [(1e-9, 0.4), (0.4, 1e-9)], ids=["more", "less"])
 def test_the_memory_may_change(shares, tmp_path, monkeypatch):
     """A fast search may go on with all pairs what it began with anchors for want of room, or the other way round."""
-    monkeypatch.setattr("samekind.solvers.selection.FEWEST_ANCHORS", 8)
-    monkeypatch.setattr("samekind.solvers.selection.KEPT_SHARE", shares[0])
+    options = [partial(SelectionOptions, fewest_anchors=8, distances_share=share) for share in shares]
+    monkeypatch.setattr("samekind.estimators.steps.SelectionOptions", options[0])
     estimator = begun(clone(SMALL["blocks"]), tmp_path, memory_budget="256MB")
     chosen = [record["group"] for record in estimator.history_]
-    monkeypatch.setattr("samekind.solvers.selection.KEPT_SHARE", shares[1])
+    monkeypatch.setattr("samekind.estimators.steps.SelectionOptions", options[1])
     estimator.set_params(memory_budget="512MB").fit(X, Y)
     assert [record["group"] for record in estimator.history_][:2] == chosen
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from samekind.compute.tiles import Tile, TilePlan
-from samekind.kernels.laplacian import BlockForm, GramForm, InnerForm, PairsForm, ProductForm, WeightTile
+from samekind.kernels.laplacian import BlockForm, GramForm, InnerForm, ProductForm, WeightTile
 from tests import cases, oracle
 
 N = 11
@@ -70,14 +70,6 @@ class TestForms:
         G, slope = evaluate(form, W, plan)
         magnitude = oracle.inner_product(np.abs(W), D0)  # the sum's terms cancel
         assert slope == pytest.approx(oracle.inner_product(W, D0), abs=rtol * magnitude)
-        assert cases.relative_error(G, oracle.gradient(Z, W)) < rtol
-
-    def test_pairs_form_adds_the_weights_of_some_pairs_seen_from_both_ends(self, plan, dtype, rtol):
-        Z, W = data(dtype), random_weights()
-        first, second = np.array([0, 10, 3, 3, 7, 0, 2]), np.array([1, 0, 4, 4, 2, 5, 7])
-        G, entries = evaluate(PairsForm(GramForm(Z), first, second), W, plan)
-        for found, i, j in zip(entries, first, second, strict=True):
-            assert found == pytest.approx(W[i, j] + W[j, i], rel=rtol, abs=rtol)
         assert cases.relative_error(G, oracle.gradient(Z, W)) < rtol
 
 

@@ -11,7 +11,7 @@ from samekind.solvers.joint import solve_joint
 from samekind.solvers.jointproblem import JointProblem
 from samekind.solvers.preconditioner import BETWEEN, CURVATURE, Preconditioned, Preconditioner, principal_deviations
 from samekind.solvers.projected import minimise
-from samekind.solvers.selection import select_groups
+from samekind.solvers.selection import SelectionOptions, select_groups
 from samekind.store import ArrayStore, FeatureGroups
 from tests import cases, oracle
 
@@ -89,7 +89,7 @@ def test_a_block_of_all_features_is_the_joint_metric(data):
     case = cases.case_of("pairwise-equal", X, y, block=200)
     events = []
     store = ArrayStore(X, FeatureGroups.parse([np.arange(X.shape[1])], X.shape[1]))
-    result = select_groups(case.objective, store, ridge=ridge, max_groups=1, tol=TOL, observe=events.append)
+    result = select_groups(case.objective, store, SelectionOptions(ridge, 1, tol=TOL), observe=events.append)
     best = solve_joint(JointProblem(case.objective, case.Z, ridge), solver="factored", tol=1e-5, max_iter=3000)
     assert events[0].details["converged"]
     assert result.objective <= best.objective * (1 + TOL)
@@ -100,7 +100,7 @@ def test_running_out_of_iterations_is_no_convergence_of_a_round():
     case = cases.case_of("pairwise-equal", X, y, block=200)
     events = []
     store = ArrayStore(X, FeatureGroups.parse(3, 6))
-    select_groups(case.objective, store, ridge=ridge, max_groups=2, max_iter=2, tol=TOL, observe=events.append)
+    select_groups(case.objective, store, SelectionOptions(ridge, 2, max_iter=2, tol=TOL), observe=events.append)
     assert [event.details["converged"] for event in events] == [False, False]
 
 

@@ -97,11 +97,10 @@ class SparseBlockMetric(MetricLearner):
         Group number -> its matrix A_k, over the whitened numbers of the group where it was whitened.
     history_ : list of dict
         One record per round: group, score, alpha, objective, rank; with the fast search also `sketched` (groups scored
-        by the sketch), `mended` (leaders whose exact gradient was asked for along their steepest directions),
-        `rescored` (scored exactly), `sketch_rank`, `sketch_missed` (share of the smooth part that the sketch misses),
-        `score_spread` (of what sketched scores lack, as a share of the best), `forecast_spread` (standard deviation of
-        the scores not looked at, in logarithms), `n_anchors` and `estimated_error` (of f, of the block solve on these
-        anchors).
+        by the sketch), `rescored` (the best of these, scored exactly), `sketch_rank`, `sketch_missed` (share of the
+        smooth part of the weights that the sketch misses), `sketch_error` (largest difference of the sketched and
+        the exact scores, as a share of the best), `n_anchors` and `estimated_error` (of f, of the block solve on
+        these anchors).
     objective_, ridge_, stopped_because_ : float, float, str
     threshold_, n_iter_, n_features_in_
 

@@ -43,7 +43,7 @@ from samekind.solvers.checkpoint import NoCheckpoint, Snapshot, Snapshots
 from samekind.solvers.joint import JointResult, solve_joint
 from samekind.solvers.jointproblem import JointProblem
 from samekind.solvers.jointstate import JointState
-from samekind.solvers.selection import SelectionResult, SelectionState, select_groups
+from samekind.solvers.selection import SelectionOptions, SelectionResult, SelectionState, select_groups
 from samekind.store import FeatureStore, centred, panels_of
 
 FEW_SAMPLES = 1_000  # whose pairs are done sooner by one thread than handed to several
@@ -176,9 +176,7 @@ def selected(
         record = resources.record(f"step1-{number}", family)
         snapshot = record.recalled()
         panels = StorePanels(own.store, range(len(members)), relation.order)
-        result = select_groups(
-            settings.objective(relation, panels, own.dtype, resources),
-            own.store,
+        options = SelectionOptions(
             ridge=ridges[-1],
             max_groups=rounds,
             norm=step.score_norm,
@@ -186,6 +184,11 @@ def selected(
             tol=settings.tol,
             max_iter=settings.max_iter,
             seed=resources.seed,
+        )
+        result = select_groups(
+            settings.objective(relation, panels, own.dtype, resources),
+            own.store,
+            options,
             observe=record.observer,
             resume=None if snapshot is None else SelectionState.restored(snapshot.arrays, snapshot.facts),
             keep=record.keep,

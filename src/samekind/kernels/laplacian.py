@@ -13,7 +13,7 @@ import numpy as np
 
 from samekind.kernels.exponentials import row_and_column_sums
 from samekind.kernels.spectral import Matrix, symmetrised
-from samekind.kernels.types import Array, IntArray, Samples
+from samekind.kernels.types import Array, Samples
 
 
 class WeightTile(NamedTuple):
@@ -201,47 +201,3 @@ class InnerForm:
 
         result = self.form.total(passing(), over_blocks)
         return result, sum(inner)
-
-
-class PairsForm:
-    """Another form, and with it the entries of `H + H^T` at some pairs of samples."""
-
-    def __init__(self, form: Form[Any], first: IntArray, second: IntArray):
-        self.form = form
-        self.ends = [(first, second), (second, first)]
-
-    def strip(self, tiles: Iterator[WeightTile]) -> Part:
-        found: list[tuple[IntArray, Array]] = []
-
-        def passing() -> Iterator[WeightTile]:
-            for tile in tiles:
-                for i, j in self.ends:
-                    of_rows, row = _within(tile.rows, i)
-                    of_both, col = _within(tile.cols, j[of_rows])
-                    found.append((of_rows[of_both], tile.H[row[of_both], col]))
-                yield tile
-
-        part, degrees = self.form.strip(passing())
-        return (part, found), degrees
-
-    def total(self, parts: Iterable[Part], over_blocks: OverBlocks) -> tuple[Any, Array]:
-        entries = np.zeros(len(self.ends[0][0]))
-
-        def passing() -> Iterator[Part]:
-            for (part, found), degrees in parts:
-                for there, h in found:
-                    entries[there] += h
-                yield part, degrees
-
-        result = self.form.total(passing(), over_blocks)
-        return result, entries
-
-
-def _within(samples: Samples, wanted: IntArray) -> tuple[IntArray, IntArray]:
-    """Which of those wanted are among the samples, and where."""
-    if isinstance(samples, slice):
-        there = np.flatnonzero((wanted >= samples.start) & (wanted < samples.stop))
-        return there, wanted[there] - samples.start
-    at = np.minimum(np.searchsorted(samples, wanted), len(samples) - 1)
-    there = np.flatnonzero(samples[at] == wanted)
-    return there, at[there]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -26,21 +26,6 @@ class Stack(NamedTuple):
             return G
         mapped: NDArray[np.float64] = np.swapaxes(self.maps, 1, 2) @ G @ self.maps
         return mapped
-
-    def along(self, V: NDArray[np.float64]) -> NDArray[np.float32]:
-        """The samples along some directions, the columns of V (d, r), of the only group."""
-        directions = V if self.maps is None else self.maps[0, :, : len(V)] @ V
-        samples: NDArray[np.float32] = self.Z[0, :, : len(directions)] @ directions.astype(np.float32)
-        return samples
-
-    def samples(self) -> Iterator[NDArray[np.float32]]:
-        """Those of each group (len(rows), d), zeros where others are wider; valid until the next one's."""
-        if self.maps is None:
-            yield from self.Z
-            return
-        X = np.empty((self.Z.shape[1], self.maps.shape[2]), np.float32)  # fresh memory for each would take longer
-        for Z, map in zip(self.Z, self.maps, strict=True):
-            yield np.matmul(Z, map, out=X)
 
 
 class Sources:

@@ -31,7 +31,7 @@ class BlockProblem:
     present_block: Matrix  # A's own block of group k
     preconditioner: Preconditioner | None = None
     mean_distance: float = 0.0  # of D0, for t
-    tilt: Point | None = None  # of a sample: what its gradient lacks of that over all pairs, at some point
+    correction: Point | None = None  # of a sample: what its gradient lacks of that over all pairs, at some point
 
     @property
     def strong_convexity(self) -> float:
@@ -58,10 +58,10 @@ class BlockProblem:
         """The same problem, its loss estimated otherwise."""
         return replace(self, objective=objective, present=present)
 
-    def tilted_to(self, gradient: Point, at: Point) -> "BlockProblem":
+    def corrected_to(self, gradient: Point, at: Point) -> "BlockProblem":
         """With a linear term that makes its gradient at a point the one given: then only curvature is estimated."""
-        untilted = replace(self, tilt=None)
-        return replace(self, tilt=gradient - untilted.value_and_gradient(at)[1])
+        uncorrected = replace(self, correction=None)
+        return replace(self, correction=gradient - uncorrected.value_and_gradient(at)[1])
 
     def gradient_at_start(self, weights: Weights) -> Point:
         """Of f, from the weights of the present distances."""
@@ -86,14 +86,14 @@ class BlockProblem:
 
     def value(self, x: Point) -> float:
         alpha, A = self.unpack(x)
-        return self.objective.value(self.distances(alpha, A)) + self._ridge_value(alpha, A) + self._tilt_value(x)
+        return self.objective.value(self.distances(alpha, A)) + self._ridge_value(alpha, A) + self._correction_value(x)
 
     def value_and_gradient(self, x: Point) -> tuple[float, Point]:
         alpha, A = self.unpack(x)
         loss, form = self.objective.value_and_form(self.distances(alpha, A), self._form())
-        value = loss + self._ridge_value(alpha, A) + self._tilt_value(x)
+        value = loss + self._ridge_value(alpha, A) + self._correction_value(x)
         gradient = self._gradient(alpha, A, *form)
-        return value, gradient if self.tilt is None else gradient + self.tilt
+        return value, gradient if self.correction is None else gradient + self.correction
 
     def project(self, x: Point) -> Point:
         return np.concatenate([np.maximum(x[:1], 0), project_psd(self._matrix(x)).ravel()])
@@ -102,7 +102,7 @@ class BlockProblem:
         """By the ridge's strong convexity in `[s alpha, A_k]`."""
         if self.preconditioner is None:
             return projected.strongly_convex_bound(self, self.strong_convexity, x, value, gradient)
-        plain = replace(self, preconditioner=None, tilt=None)
+        plain = replace(self, preconditioner=None, correction=None)
         slope = float(gradient[0]) * self.unit / self.scale if self.scale else 0.0
         G = self.preconditioner.pushed(self._matrix(gradient))
         return plain.lower_bound(plain.pack(*self.unpack(x)), value, np.concatenate([[slope], G.ravel()]))
@@ -125,8 +125,8 @@ class BlockProblem:
         G = G if self.preconditioner is None else self.preconditioner.pulled(G)
         return np.concatenate([[slope / self.unit if self.scale else 0.0], G.ravel()])
 
-    def _tilt_value(self, x: Point) -> float:
-        return 0.0 if self.tilt is None else float(self.tilt @ (x - self.start))
+    def _correction_value(self, x: Point) -> float:
+        return 0.0 if self.correction is None else float(self.correction @ (x - self.start))
 
     def _matrix(self, x: Point) -> Matrix:
         return x[1:].reshape(self.present_block.shape)

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from samekind.compute.sources import FactoredDistances, PresentDistances
-from samekind.solvers.blocks import BlockMetric, BlockProblem
 from samekind.solvers.joint import solve_joint
 from samekind.solvers.jointproblem import JointProblem
 from samekind.solvers.projected import minimise
-from samekind.solvers.search import Scoring
-from samekind.solvers.selection import select_groups
+from samekind.solvers.selection import SelectionOptions, select_groups
+from samekind.solvers.selection.blocks import BlockMetric, BlockProblem
+from samekind.solvers.selection.scoring import Scoring
 from samekind.store import ArrayStore, FeatureGroups
 from samekind.store import base as store_base
 from tests import cases, oracle
@@ -269,8 +269,9 @@ def select(loss, X, labels, groups, *, block=16, n_jobs=1, memory_budget=cases.P
         events.append(event)
         return observe(event)
 
-    options = {"ridge": RIDGE, "max_groups": 3, "tol": 1e-5} | options
-    result = select_groups(case.objective, store, observe=listen, **options)
+    run = {name: options.pop(name) for name in ("candidates",) if name in options}
+    settings = SelectionOptions(**{"ridge": RIDGE, "max_groups": 3, "tol": 1e-5} | options)
+    result = select_groups(case.objective, store, settings, observe=listen, **run)
     return result, events, case
 
 
@@ -448,7 +449,7 @@ def test_an_observer_stops_the_rounds(loss):
     assert result.objective == events[-1].objective
 
 
-def test_candidates_are_all_that_is_looked_at(loss):
+def test_candidates_are_all_that_is_scored(loss):
     candidates = [k for k in range(len(GROUP_SIZES)) if k not in PLANTED[1:]]
     result, _, _ = select(loss, *planted(), candidates=candidates, max_groups=4)
     assert PLANTED[0] in result.metric.blocks

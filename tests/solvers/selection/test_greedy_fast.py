@@ -1,14 +1,16 @@
 """Algorithm 1 by sketches and samples: nearly the exact one's f, the same bits each time, interrupted or not."""
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import pytest
 
 from samekind.compute import anchors
-from samekind.solvers import search, selection
-from samekind.solvers.selection import SelectionState, select_groups
+from samekind.solvers.selection import SelectionOptions, SelectionState, select_groups
+from samekind.solvers.selection.block_solvers import SampleOptions
+from samekind.solvers.selection.search import LazyOptions
 from samekind.store import ArrayStore, FeatureGroups
 from samekind.threads import single_threaded_blas
 from tests import cases
@@ -34,22 +36,15 @@ def quick(monkeypatch):
         yield
 
 
-@pytest.fixture
-def lazy(monkeypatch):
-    """Few groups at a time, and rough sketches."""
-    monkeypatch.setattr(search, "AT_LEAST", 8)
-    monkeypatch.setattr(search, "FIRST_RANK", 4)
-
-
-@pytest.fixture
-def small_samples(monkeypatch, lazy):
-    """Block solves on samples of a quarter of the rows."""
-    monkeypatch.setattr(selection, "FIRST_SAMPLE", 40)
-    monkeypatch.setattr(selection, "SMALLEST_SAMPLE", 40)
+LAZY = {"lazy": LazyOptions(rank=4, n_leaders=10, n_random=5, n_exact=3)}  # few groups at a time, and rough sketches
+SAMPLES = SampleOptions(first=40, smallest=40)  # of a quarter of the rows
+SMALL_SAMPLES = LAZY | {"samples": SAMPLES}
+ALL_PAIRS = {"samples": SampleOptions()}
+FEW_ANCHORS = {"distances_share": ROOM_FOR_A_FEW, "fewest_anchors": 40}  # but tiles as large as ever
 
 
 def planted(n_per_class=20, seed=0, strength=1.5, noise=0.6):
-    """Eight classes, told apart by three bits, each in one of the planted groups of two; the other groups are noise."""
+    """Eight classes that differ in three bits, each in one of the planted groups of two; other groups are noise."""
     rng = np.random.default_rng(seed)
     labels = rng.permutation(np.repeat(np.arange(8), n_per_class))
     X = noise * rng.normal(size=(len(labels), 2 * N_GROUPS))
@@ -83,8 +78,9 @@ def select(loss, X, labels, *, n_jobs=1, memory_budget=cases.PLENTY, **options):
         events.append(event)
         return observe(event)
 
-    options = {"ridge": RIDGE, "max_groups": 6, "search": "fast", "tol": 1e-2} | options
-    result = select_groups(case.objective, store, observe=listen, keep=keep, **options)
+    run = {name: options.pop(name) for name in ("candidates", "resume") if name in options}
+    settings = {"ridge": RIDGE, "max_groups": 6, "search": "fast", "tol": 1e-2} | SMALL_SAMPLES | options
+    result = select_groups(case.objective, store, SelectionOptions(**settings), observe=listen, keep=keep, **run)
     return result, events, states
 
 
@@ -104,16 +100,16 @@ def assert_same_metric(one, other):
 
 
 @pytest.mark.parametrize("data", [planted, mixed])
-def test_f_comes_within_a_hundredth_of_the_exact_ones(loss, data, lazy):
+def test_f_comes_within_a_hundredth_of_the_exact_ones(loss, data):
     X, labels = data()
-    fast, events, _ = select(loss, X, labels, tol=1e-3)
+    fast, events, _ = select(loss, X, labels, tol=1e-3, **ALL_PAIRS)
     exact, exact_events, _ = select(loss, X, labels, tol=1e-3, search="exact")
     assert len(events) == len(exact_events) == 6
     assert fast.objective <= 1.01 * exact.objective
     assert any(event.details["sketched"] < N_GROUPS for event in events)
 
 
-def test_f_comes_near_to_the_exact_ones_on_samples_of_the_pairs(loss, small_samples):
+def test_f_comes_near_to_the_exact_ones_on_samples_of_the_pairs(loss):
     X, labels = mixed()
     fast, events, _ = select(loss, X, labels)
     exact, _, _ = select(loss, X, labels, search="exact")
@@ -122,7 +118,7 @@ def test_f_comes_near_to_the_exact_ones_on_samples_of_the_pairs(loss, small_samp
 
 
 @pytest.mark.parametrize("data", [planted, mixed])
-def test_f_falls_in_every_round_and_is_that_of_the_metric(loss, data, small_samples):
+def test_f_falls_in_every_round_and_is_that_of_the_metric(loss, data):
     X, labels = data()
     result, events, _ = select(loss, X, labels, max_groups=8)
     case = cases.case_of(loss, X.astype(np.float64), labels, block=64)
@@ -137,19 +133,19 @@ def test_f_falls_in_every_round_and_is_that_of_the_metric(loss, data, small_samp
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-def test_planted_groups_are_found(loss, seed, small_samples):
+def test_planted_groups_are_found(loss, seed):
     result, _, _ = select(loss, *planted(seed=seed), max_groups=3)
     assert set(result.metric.blocks) == set(PLANTED)
     assert result.stopped_because == "max_groups=3 rounds done"
 
 
 @pytest.mark.parametrize("norm", ["frobenius", "spectral"])
-def test_both_norms_find_them(norm, small_samples):
+def test_both_norms_find_them(norm):
     result, _, _ = select("triplet", *planted(), max_groups=3, norm=norm)
     assert set(result.metric.blocks) == set(PLANTED)
 
 
-def test_candidates_are_all_that_is_looked_at(loss, small_samples):
+def test_candidates_are_all_that_is_scored(loss):
     candidates = [PLANTED[0], 1, 29, 8, 9]
     result, events, _ = select(loss, *planted(), candidates=candidates, max_groups=4)
     assert groups_of(events)[0] == PLANTED[0]
@@ -161,18 +157,16 @@ def test_candidates_are_all_that_is_looked_at(loss, small_samples):
 
 
 @pytest.mark.parametrize("anchors_only", [False, True])
-def test_threads_and_calls_change_no_bit(loss, anchors_only, small_samples, monkeypatch):
-    if anchors_only:
-        monkeypatch.setattr(selection, "KEPT_SHARE", ROOM_FOR_A_FEW)
-        monkeypatch.setattr(selection, "FEWEST_ANCHORS", 20)
-    first, events, _ = select(loss, *mixed(), max_groups=4)
+def test_threads_and_calls_change_no_bit(loss, anchors_only):
+    options = {"max_groups": 4} | (FEW_ANCHORS | {"fewest_anchors": 20} if anchors_only else {})
+    first, events, _ = select(loss, *mixed(), **options)
     for n_jobs in (1, 2):
-        other, other_events, _ = select(loss, *mixed(), max_groups=4, n_jobs=n_jobs)
+        other, other_events, _ = select(loss, *mixed(), n_jobs=n_jobs, **options)
         assert_same_metric(first, other)
         assert [event.record() for event in other_events] == [event.record() for event in events]
 
 
-def test_another_seed_draws_other_samples(loss, small_samples):
+def test_another_seed_draws_other_samples(loss):
     made = {seed: select(loss, *mixed(), seed=seed, max_groups=4) for seed in (0, 1)}
     details = [[event.details["sketch_missed"] for event in events] for _, events, _ in made.values()]
     assert all(one != other for one, other in zip(*details, strict=True))
@@ -183,7 +177,7 @@ def test_another_seed_draws_other_samples(loss, small_samples):
 # -- samples ----------------------------------------------------------------------------------------------------------
 
 
-def test_blocks_are_solved_on_samples_of_the_pairs(loss, small_samples):
+def test_blocks_are_solved_on_samples_of_the_pairs(loss):
     _, events, _ = select(loss, *planted(), max_groups=3)
     assert events[0].details["n_anchors"] <= 40
     for event in events:
@@ -191,10 +185,8 @@ def test_blocks_are_solved_on_samples_of_the_pairs(loss, small_samples):
         assert 0 <= event.details["estimated_error"] < event.objective
 
 
-def test_samples_grow_when_they_promise_too_much(loss, small_samples, monkeypatch):
-    monkeypatch.setattr(selection, "FIRST_SAMPLE", 20)
-    monkeypatch.setattr(selection, "FAITHFUL", 1e9)
-    _, events, states = select(loss, *mixed(), max_groups=5)
+def test_samples_grow_when_they_promise_too_much(loss):
+    _, events, states = select(loss, *mixed(), max_groups=5, samples=replace(SAMPLES, first=20, faithful=1e9))
     sizes = [json.loads(facts)["memory"]["block_sample"] for _, facts in states[:-1]]
     anchors = [event.details["n_anchors"] for event in events]
     assert len(sizes) == len(events)
@@ -205,32 +197,28 @@ def test_samples_grow_when_they_promise_too_much(loss, small_samples, monkeypatc
     assert events[-1].details["estimated_error"] == 0
 
 
-def test_samples_that_promise_little_may_be_smaller(loss, small_samples, monkeypatch):
-    monkeypatch.setattr(selection, "SMALLEST_SAMPLE", 20)
-    monkeypatch.setattr(selection, "FAITHFUL", 0.01)
-    monkeypatch.setattr(selection, "GENEROUS", 0.01)
-    _, events, states = select(loss, *planted(), max_groups=3)
+def test_samples_that_promise_little_may_be_smaller(loss):
+    samples = replace(SAMPLES, smallest=20, faithful=0.01, generous=0.01)
+    _, events, states = select(loss, *planted(), max_groups=3, samples=samples)
     sizes = [json.loads(facts)["memory"]["block_sample"] for _, facts in states]
     anchors = [event.details["n_anchors"] for event in events]
     assert min(anchors) < anchors[0]
     assert min(sizes) == 20
 
 
-def test_faithful_samples_stay_as_they_are(loss, small_samples, monkeypatch):
-    monkeypatch.setattr(selection, "FAITHFUL", 0.01)
-    monkeypatch.setattr(selection, "GENEROUS", np.inf)
-    _, events, _ = select(loss, *planted(), max_groups=3)
+def test_faithful_samples_stay_as_they_are(loss):
+    _, events, _ = select(loss, *planted(), max_groups=3, samples=replace(SAMPLES, faithful=0.01, generous=np.inf))
     assert len({event.details["n_anchors"] for event in events}) == 1
 
 
-def test_a_small_problem_is_solved_on_all_pairs(loss, lazy):
-    _, events, _ = select(loss, *planted(n_per_class=4), max_groups=2)
+def test_a_small_problem_is_solved_on_all_pairs(loss):
+    _, events, _ = select(loss, *planted(n_per_class=4), max_groups=2, **ALL_PAIRS)
     assert {event.details["n_anchors"] for event in events} == {32}
     assert {event.details["estimated_error"] for event in events} == {0.0}
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_sample_that_sees_no_gain_is_no_reason_to_end(loss, seed, small_samples):
+def test_a_sample_that_sees_no_gain_is_no_reason_to_end(loss, seed):
     """All that there is to learn concerns two classes of two samples; many a sample has none of them."""
     X, labels = np.zeros((160, 4), np.float32), np.repeat(np.arange(80), 2)
     X[:2, 0], X[2:4, 0] = 3, -3
@@ -240,7 +228,7 @@ def test_a_sample_that_sees_no_gain_is_no_reason_to_end(loss, seed, small_sample
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_class_that_no_sample_may_hold_is_no_harm(seed, small_samples):
+def test_a_class_that_no_sample_may_hold_is_no_harm(seed):
     """Two samples of 162 are of the only other class."""
     X, _ = planted(seed=seed)
     rng = np.random.default_rng(seed)
@@ -254,17 +242,11 @@ def test_a_class_that_no_sample_may_hold_is_no_harm(seed, small_samples):
 # -- beyond the memory budget -----------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def few_anchors(monkeypatch, lazy):
-    """So little room that a few anchors have to do, but tiles as large as ever."""
-    monkeypatch.setattr(selection, "KEPT_SHARE", ROOM_FOR_A_FEW)
-    monkeypatch.setattr(selection, "FEWEST_ANCHORS", 40)
-
-
-def test_beyond_the_memory_budget_anchors_stand_for_all_rows(loss, monkeypatch):
-    monkeypatch.setattr(selection, "FEWEST_ANCHORS", 20)
+def test_beyond_the_memory_budget_anchors_stand_for_all_rows(loss):
     X, labels = planted()
-    result, events, _ = select(loss, X, labels, max_groups=3, memory_budget=100_000)
+    result, events, _ = select(
+        loss, X, labels, max_groups=3, memory_budget=100_000, fewest_anchors=20, lazy=LazyOptions()
+    )
     assert set(result.metric.blocks) == set(PLANTED)
     for event in events:
         assert 20 <= event.details["n_anchors"] < len(X)
@@ -272,11 +254,11 @@ def test_beyond_the_memory_budget_anchors_stand_for_all_rows(loss, monkeypatch):
     assert len({event.details["n_anchors"] for event in events}) == 1
 
 
-def test_two_standard_errors_hold_f_over_all_rows(loss, few_anchors):
+def test_two_standard_errors_hold_f_over_all_rows(loss):
     covered, lower = [], []
     for seed in range(8):
         X, labels = mixed(n_classes=150, seed=seed)
-        result, events, _ = select(loss, X, labels, max_groups=6, seed=seed, ridge=1e-3)
+        result, events, _ = select(loss, X, labels, max_groups=6, seed=seed, ridge=1e-3, **FEW_ANCHORS)
         case = cases.case_of(loss, X.astype(np.float64), labels, block=200)
         A = np.zeros((X.shape[1],) * 2)
         for k, block in result.metric.blocks.items():
@@ -290,8 +272,8 @@ def test_two_standard_errors_hold_f_over_all_rows(loss, few_anchors):
     assert np.mean(lower) > 0.02  # those learned from see too low an f
 
 
-def test_f_over_the_anchors_never_rises(loss, few_anchors):
-    _, events, _ = select(loss, *mixed(n_classes=60))
+def test_f_over_the_anchors_never_rises(loss):
+    _, events, _ = select(loss, *mixed(n_classes=60), **FEW_ANCHORS)
     assert len(events) == 6
     values = [event.details["objective_on_anchors"] for event in events]
     assert all(after < before for before, after in pairwise(values))
@@ -311,13 +293,11 @@ def restored(kept):
 
 
 @pytest.mark.parametrize("way", ["exact", "fast", "fast on samples", "fast on anchors"])
-def test_from_any_round_it_ends_with_the_same_bits(loss, way, lazy, monkeypatch):
-    monkeypatch.setattr(selection, "FIRST_SAMPLE", 40 if way == "fast on samples" else 10**6)
-    monkeypatch.setattr(selection, "FEWEST_ANCHORS", 40)
-    monkeypatch.setattr(selection, "FAITHFUL", 0.9)
+def test_from_any_round_it_ends_with_the_same_bits(loss, way):
+    rows = 40 if way == "fast on samples" else 10**6
+    options = {"search": way.split()[0], "max_groups": 4, "samples": SampleOptions(first=rows, faithful=0.9)}
     if way == "fast on anchors":
-        monkeypatch.setattr(selection, "KEPT_SHARE", ROOM_FOR_A_FEW)
-    options = {"search": way.split()[0], "max_groups": 4}
+        options |= FEW_ANCHORS
     data = mixed()
     result, events, states = select(loss, *data, **options)
     assert len(states) == 5  # one after each round, and one at the end
@@ -328,7 +308,7 @@ def test_from_any_round_it_ends_with_the_same_bits(loss, way, lazy, monkeypatch)
         assert [facts for _, facts in kept_later] == [facts for _, facts in states[at + 1 :]]
 
 
-def test_a_state_goes_through_arrays_and_json(loss, small_samples):
+def test_a_state_goes_through_arrays_and_json(loss):
     _, _, states = select(loss, *mixed(), max_groups=3)
     arrays, facts = states[-1]
     state = restored((arrays, facts))
@@ -341,7 +321,7 @@ def test_a_state_goes_through_arrays_and_json(loss, small_samples):
     assert state.stopped_because == "max_groups=3 rounds done"
 
 
-def test_a_stop_by_the_observer_is_no_end(loss, small_samples):
+def test_a_stop_by_the_observer_is_no_end(loss):
     whole, events, _ = select(loss, *mixed(), max_groups=5)
     part, _, states = select(loss, *mixed(), max_groups=5, observe=lambda event: event.iteration == 2)
     assert part.stopped_because == "stopped by the callback after 2 rounds"
@@ -352,7 +332,7 @@ def test_a_stop_by_the_observer_is_no_end(loss, small_samples):
 
 
 @pytest.mark.parametrize("way", ["exact", "fast"])
-def test_what_ended_is_not_begun_again(loss, way, small_samples):
+def test_what_ended_is_not_begun_again(loss, way):
     result, _, states = select(loss, *mixed(), max_groups=3, search=way)
     again, events, kept = select(loss, *mixed(), max_groups=3, search=way, resume=restored(states[-1]))
     assert_same_metric(result, again)

@@ -1,0 +1,160 @@
+"""Line 5 of Algorithm 1 solved: on all pairs, or on gradient-corrected samples of them.
+
+A sample of the pairs is a surrogate for f whose gradient is wrong by its noise. A linear term corrects it at the point
+where the solve starts, so that the noise is left in the curvature alone (variance reduction as in SVRG, Johnson and
+Zhang, 2013, and DANE, Shamir et al., 2014). f itself is evaluated over all pairs before a step is taken.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from samekind.compute.sources import PresentDistances
+from samekind.objective import Weights
+from samekind.solvers import projected
+from samekind.solvers.projected import Point
+from samekind.solvers.selection.blocks import BlockProblem
+
+
+@dataclass(frozen=True)
+class Solved:
+    """A block and the scale of what was there before, as a point of a `BlockProblem`; f there, over all pairs."""
+
+    x: Point
+    value: float
+    details: dict[str, Any]
+
+
+class BlockSolver(Protocol):
+    def solve(self, problem: BlockProblem, value: float, weights: Weights, n_rounds: int) -> Solved:
+        """Line 5, from the metric as it is, where f is `value` and the loss has these weights."""
+        ...
+
+    def memory(self) -> dict[str, float | None]:
+        """What it has learned from earlier rounds, for `recall`."""
+        ...
+
+    def recall(self, memory: Mapping[str, Any]) -> None: ...
+
+
+@dataclass(frozen=True)
+class ExactBlocks:
+    """On all pairs of the objective."""
+
+    tol: float
+    max_iter: int
+
+    def solve(self, problem: BlockProblem, value: float, weights: Weights, n_rounds: int) -> Solved:
+        solution = projected.minimise(problem, problem.start, tol=self.tol, max_iter=self.max_iter)
+        return Solved(solution.x, solution.value, {"n_iter": solution.n_iter, "converged": solution.converged})
+
+    def memory(self) -> dict[str, float | None]:
+        return {}
+
+    def recall(self, memory: Mapping[str, Any]) -> None:
+        pass
+
+
+@dataclass(frozen=True)
+class SampleOptions:
+    """Of `SampledBlocks`."""
+
+    first: int = 2048  # rows of the first sample
+    smallest: int = 512
+    most_corrections: int = 3  # of a sample, in one round
+    negligible_loss: float = 0.01  # share of f: where less is lost to noise, a sample is not corrected again
+    negligible_gap: float = 0.1  # of the decrease so far: a sample is not worth solving to more digits
+    faithful: float = 0.6  # share of the promised decrease: if less comes true, later samples are twice as large
+    generous: float = 0.9  # if more does, half as large
+
+
+class SampledBlocks:
+    """On a gradient-corrected sample of the pairs, drawn anew in each round.
+
+    Where much of f is lost to the sample's noise, it is corrected again where the solve ended, and goes on.
+    """
+
+    def __init__(
+        self, present: PresentDistances, tol: float, max_iter: int, seed: int, options: SampleOptions | None = None
+    ):
+        self.present = present
+        self.tol, self.max_iter = tol, max_iter
+        self.seed = seed
+        self.options = options or SampleOptions()
+        self.n_samples = self.options.first
+        self.curvature: float | None = None
+
+    def solve(self, problem: BlockProblem, value: float, weights: Weights, n_rounds: int) -> Solved:
+        while 2 * self.n_samples < problem.objective.n_candidates:
+            gradient = problem.gradient_at_start(weights)
+            solved, promised = self._on_sample(problem, value, gradient, n_rounds)
+            self._resize((value - solved.value) / promised if promised > 0 else 1.0)
+            if solved.value < value or promised <= 0:
+                return solved
+        return self._on_all(problem, value)
+
+    def memory(self) -> dict[str, float | None]:
+        return {"block_sample": self.n_samples, "curvature": self.curvature}
+
+    def recall(self, memory: Mapping[str, Any]) -> None:
+        self.n_samples, self.curvature = int(memory.get("block_sample", self.n_samples)), memory.get("curvature")
+
+    def _resize(self, came_true: float) -> None:
+        """By the share of the promised decrease of f that came true."""
+        if came_true < self.options.faithful:
+            self.n_samples *= 2
+        elif came_true > self.options.generous:
+            self.n_samples = max(self.options.smallest, self.n_samples // 2)
+
+    def _on_all(self, problem: BlockProblem, value: float) -> Solved:
+        solution = self._minimised(problem, problem.start, value)
+        details = {
+            "n_iter": solution.n_iter,
+            "converged": self._converged(solution, value),
+            "n_anchors": problem.objective.n_anchors,
+            "estimated_error": 0.0,
+        }
+        return Solved(solution.x, solution.value, details)
+
+    def _on_sample(self, problem: BlockProblem, value: float, gradient: Point, n_rounds: int) -> tuple[Solved, float]:
+        """The solution on a fresh sample, and the decrease of f that it promised."""
+        rng = np.random.RandomState([self.seed, n_rounds, self.n_samples])
+        objective = problem.objective.sampled_pairs(self.n_samples, rng)
+        sample = problem.on(objective, self.present.on(objective.plan, objective.executor))
+        best, reached, n_iter = problem.start, value, 0
+        for _ in range(self.options.most_corrections):
+            sample = sample.corrected_to(gradient, best)
+            start = sample.value(best)
+            solution = self._minimised(sample, best, start)
+            over_all = problem.value(solution.x)
+            n_iter += solution.n_iter
+            lost = start - solution.value - (reached - over_all)
+            if over_all < reached:
+                best, reached = solution.x, over_all
+            if lost <= self.options.negligible_loss * reached or best is not solution.x:
+                break
+            _, gradient = problem.value_and_gradient(best)
+        details = {
+            "n_iter": n_iter,
+            "converged": self._converged(solution, start),
+            "n_anchors": objective.n_anchors,
+            "estimated_error": max(0.0, lost),
+        }
+        return Solved(best, reached, details), value - reached + lost
+
+    def _minimised(self, problem: BlockProblem, start: Point, value: float) -> projected.Solution:
+        solution = projected.minimise(
+            problem,
+            start,
+            tol=self.tol,
+            max_iter=self.max_iter,
+            curvature=self.curvature,
+            observe=lambda now: now.gap <= self.options.negligible_gap * (value - now.value),
+        )
+        self.curvature = solution.curvature
+        return solution
+
+    def _converged(self, solution: projected.Solution, start: float) -> bool:
+        return solution.converged or solution.gap <= self.options.negligible_gap * (start - solution.value)

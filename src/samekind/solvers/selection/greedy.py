@@ -1,0 +1,209 @@
+"""Algorithm 1: round by round the steepest feature group, its metric and the scale of what was there before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from samekind.compute.sources import PresentDistances
+from samekind.kernels.spectral import Norm, leading_factor
+from samekind.objective import KEPT_SHARE, Objective, Weights
+from samekind.solvers.events import Event, Observer, unobserved
+from samekind.solvers.growth import standard_error
+from samekind.solvers.preconditioner import Preconditioner
+from samekind.solvers.selection.block_solvers import BlockSolver, ExactBlocks, SampledBlocks, SampleOptions
+from samekind.solvers.selection.blocks import BlockMetric, BlockProblem
+from samekind.solvers.selection.scoring import Scoring
+from samekind.solvers.selection.search import ExactSearch, LazyOptions, LazySearch, Search
+from samekind.solvers.selection.state import SelectionResult, SelectionState, Step
+from samekind.store.base import FeatureStore, centred
+
+
+@dataclass(frozen=True)
+class SelectionOptions:
+    """Settings of Algorithm 1; those of its approximations count where `search` is "fast"."""
+
+    ridge: float
+    max_groups: int
+    norm: Norm = "frobenius"
+    search: Literal["exact", "fast"] = "exact"
+    tol: float = 1e-3  # of each round's block
+    max_iter: int = 500
+    seed: int = 0
+    lazy: LazyOptions | None = None  # None: the defaults
+    samples: SampleOptions | None = None
+    distances_share: float = KEPT_SHARE  # of the memory budget, for the distances of all pairs
+    fewest_anchors: int = 256  # where these do not fit
+    held_out_share: float = 0.25  # of the anchors and their memory: f is estimated from these, nothing is learned
+
+
+def select_groups(
+    objective: Objective,
+    store: FeatureStore,
+    options: SelectionOptions,
+    *,
+    candidates: Iterable[int] | None = None,
+    observe: Observer = unobserved,
+    resume: SelectionState | None = None,
+    keep: Callable[[SelectionState], None] = lambda state: None,
+) -> SelectionResult:
+    """Algorithm 1 from A = 0, or from a state that `keep` was given."""
+    groups = sorted(range(len(store.group_sizes)) if candidates is None else candidates)
+    selection = _Selection.begun(objective, store, options)
+    search, solver = _search(selection, groups, options), _block_solver(selection, options)
+    state = SelectionState(value=selection.value())
+    if resume is not None:
+        selection.replay(resume.steps)
+        search.recall(resume.search)
+        solver.recall(resume.solver)
+        same_rows = not resume.steps or resume.solver.get("rows") == selection.objective.n_anchors
+        state = resume if same_rows else replace(resume, value=selection.value())
+    weights: Weights | None = None
+    while not state.stopped_because:
+        n_rounds, most = len(state.steps), options.max_groups
+        if n_rounds >= most:
+            state = replace(state, stopped_because=f"max_groups={most} rounds done")
+            keep(state)
+            break
+        weights = selection.objective.weights(selection.present).kept(over=weights)
+        choice = search.best(weights, selection.metric, n_rounds)
+        problem = selection.problem(choice.group)
+        solved = solver.solve(problem, state.value, weights, n_rounds)
+        if not choice.score > 0 or not solved.value < state.value * (1 - problem.rounding):
+            reason = f"no group lowers the objective any more, after {n_rounds} rounds of max_groups={most}"
+            state = replace(state, stopped_because=reason)
+            keep(state)
+            break
+        step = Step(choice.group, *problem.unpack(solved.x))
+        selection.take(step, problem.Z)
+        remembered = solver.memory() | {"rows": selection.objective.n_anchors}
+        state = SelectionState((*state.steps, step), solved.value, "", search.memory(), remembered)
+        stop = observe(_event(selection, state, most, choice.score, choice.details | solved.details))
+        keep(state)
+        if stop:
+            state = replace(state, stopped_because=f"stopped by the callback after {n_rounds + 1} rounds")
+    value, _ = selection.over_all_rows(state.value)
+    return SelectionResult(selection.metric, value, len(state.steps), state.stopped_because)
+
+
+def _search(selection: _Selection, groups: list[int], options: SelectionOptions) -> Search:
+    """Line 4."""
+    scoring = Scoring(selection.objective, selection.store, options.ridge, options.norm)
+    if options.search == "fast":
+        return LazySearch(scoring, groups, options.seed, options.lazy)
+    return ExactSearch(scoring, groups)
+
+
+def _block_solver(selection: _Selection, options: SelectionOptions) -> BlockSolver:
+    """Line 5."""
+    if options.search == "fast" and not selection.objective.is_sample:
+        return SampledBlocks(selection.present, options.tol, options.max_iter, options.seed, options.samples)
+    return ExactBlocks(options.tol, options.max_iter)
+
+
+def _event(
+    selection: _Selection, state: SelectionState, max_groups: int, score: float, details: dict[str, Any]
+) -> Event:
+    """What a round is reported as."""
+    n_rounds, step = len(state.steps), state.steps[-1]
+    value, noise = selection.over_all_rows(state.value)
+    own = {"group": step.group, "score": score, "alpha": step.alpha, "n_groups": len(selection.metric.blocks)}
+    rank = selection.metric.rank()
+    return Event("selection", n_rounds, max_groups, value, rank, own | details | noise, left=max_groups - n_rounds)
+
+
+@dataclass
+class _Selection:
+    """The metric as it grows, and the distances under it.
+
+    Where the distances of all pairs do not fit into memory, both are those of some anchor rows to all others, and f is
+    estimated from other anchors, which are not learned from.
+    """
+
+    objective: Objective
+    store: FeatureStore
+    ridge: float
+    present: PresentDistances
+    held_out: Objective | None = None
+    held_out_distances: PresentDistances | None = None
+    metric: BlockMetric = field(default_factory=BlockMetric)
+
+    @classmethod
+    def begun(cls, objective: Objective, store: FeatureStore, options: SelectionOptions) -> _Selection:
+        """At A = 0."""
+        room, held_out, distances = int(objective.memory_budget * options.distances_share), None, None
+        if options.search == "fast":
+            objective, held_out = _fitting(objective, room, options)
+        if held_out is not None:
+            share = int(room * options.held_out_share)
+            room, distances = room - share, PresentDistances(held_out.plan, held_out.dtype, share)
+        present = PresentDistances(objective.plan, objective.dtype, room)
+        return cls(objective, store, options.ridge, present, held_out, distances)
+
+    def value(self) -> float:
+        """f of the metric as it is."""
+        return self.objective.value(self.present) + self.ridge / 2 * self.metric.norm() ** 2
+
+    def over_all_rows(self, value: float) -> tuple[float, dict[str, Any]]:
+        """f over all rows, from its value for the rows learned from; and how far it may be off."""
+        if not self.objective.is_sample:
+            return value, {}
+        details: dict[str, Any] = {"n_anchors": self.objective.n_anchors}
+        if self.held_out is None or self.held_out_distances is None:  # every row is an anchor
+            return value, details | {"estimated_error": 0.0}
+        estimates = self.held_out.batch_values(self.held_out_distances) + self.ridge / 2 * self.metric.norm() ** 2
+        details |= {"objective_on_anchors": value, "estimated_error": standard_error(estimates)}
+        return float(estimates.mean()), details
+
+    def problem(self, k: int) -> BlockProblem:
+        """Line 5 for group k."""
+        Z = self._features(k)
+        block = self.metric.block(k, Z.shape[1])
+        return BlockProblem(
+            self.objective,
+            Z,
+            self.ridge,
+            self.present,
+            self.metric.norm(),
+            block,
+            Preconditioner.of(Z, self.objective.relation.class_sizes, self.ridge),
+            self.metric.mean_distance(),
+        )
+
+    def take(self, step: Step, Z: NDArray[Any]) -> None:
+        codes = Z @ leading_factor(step.A, share=0.0).astype(Z.dtype)
+        for distances in (self.present, self.held_out_distances):
+            if distances is not None:
+                distances.update(step.alpha, codes, self.objective.executor)
+        Z = Z.astype(np.float64)
+        self.metric.add(step.group, step.A, step.alpha, Z.T @ Z / len(Z))
+
+    def replay(self, steps: Iterable[Step]) -> None:
+        """One by one, as they were taken: so all sums are the same to the last digit."""
+        for step in steps:
+            self.take(step, self._features(step.group))
+
+    def _features(self, k: int) -> NDArray[Any]:
+        return centred(self.store.panel([k], self.objective.relation.order))
+
+
+def _fitting(objective: Objective, room: int, options: SelectionOptions) -> tuple[Objective, Objective | None]:
+    """The objective itself where the distances of all its pairs fit `room` bytes, or else on anchors whose do.
+
+    With the latter goes one on other anchors, if there are any left, to estimate f from.
+    """
+    itemsize = np.dtype(objective.dtype).itemsize
+    if sum(tile.size for tile in objective.plan.tiles()) * itemsize <= room:
+        return objective, None
+    fitting = room // (itemsize * objective.relation.n_samples)
+    n_held_out = max(options.fewest_anchors, int(fitting * options.held_out_share))
+    n_learned = max(options.fewest_anchors, fitting - n_held_out)
+    learned = objective.sampled(n_learned, np.random.RandomState([options.seed]))
+    left = objective.n_candidates - learned.n_anchors
+    if left < 2:
+        return learned, None
+    return learned, objective.sampled(min(n_held_out, left), np.random.RandomState([options.seed, 1]), learned.anchors)

@@ -1,0 +1,142 @@
+"""Line 4 of Algorithm 1, which group comes next: by exact scores of all groups, or by stochastic lazy greedy search.
+
+Scores change slowly from round to round, so that a group's last known score tells whether it may be the next one: lazy
+greedy search (Minoux, 1978) evaluates only the groups that lead by it. A few groups drawn at random (Mirzasoleiman et
+al., "Lazier than lazy greedy", 2015) keep the scores of the others from going out of date. Both are scored by a
+sketch of the weights (`kernels.sketch`), and the best of these exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from samekind.kernels.laplacian import WeightTile
+from samekind.kernels.sketch import ClassLayout, Range, SketchedLaplacian
+from samekind.kernels.types import IntArray
+from samekind.objective import Weights
+from samekind.solvers.projected import Point
+from samekind.solvers.selection.blocks import BlockMetric
+from samekind.solvers.selection.scoring import Scoring
+
+CLASS_SHARE = 1 / 16  # of the memory budget, for the weights of same-class pairs
+
+
+@dataclass(frozen=True)
+class Choice:
+    group: int
+    score: float  # exact
+    details: dict[str, Any] = field(default_factory=dict)
+
+
+class Search(Protocol):
+    def best(self, weights: Weights, metric: BlockMetric, n_rounds: int) -> Choice:
+        """The group with the highest score, the weights being those of the metric's distances."""
+        ...
+
+    def memory(self) -> dict[str, NDArray[Any]]:
+        """What it remembers of earlier rounds, for `recall`."""
+        ...
+
+    def recall(self, arrays: Mapping[str, NDArray[Any]]) -> None: ...
+
+
+class ExactSearch:
+    """All groups exactly, in every round: the paper's line 4."""
+
+    def __init__(self, scoring: Scoring, groups: Sequence[int]):
+        self.scoring = scoring
+        self.groups = groups
+
+    def best(self, weights: Weights, metric: BlockMetric, n_rounds: int) -> Choice:
+        scores = self.scoring.exact(weights, self.groups, metric)
+        best = first_of_best(scores, self.scoring.rounding)
+        return Choice(self.groups[best], float(scores[best]))
+
+    def memory(self) -> dict[str, NDArray[Any]]:
+        return {}
+
+    def recall(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        pass
+
+
+def first_of_best(scores: Point, rounding: float) -> int:
+    """The place of the highest score, the first one of those that only rounding tells apart."""
+    return int(np.argmax(scores >= scores.max() * (1 - rounding)))
+
+
+@dataclass(frozen=True)
+class LazyOptions:
+    """How much `LazySearch` does in a round."""
+
+    rank: int = 32  # of the sketch
+    n_leaders: int = 200  # groups sketched again, the best by their last known scores
+    n_random: int = 100  # and so many of the others
+    n_exact: int = 6  # groups scored exactly, the best of those sketched
+
+
+class LazySearch:
+    """Stochastic lazy greedy search; in the first round all groups are sketched."""
+
+    def __init__(self, scoring: Scoring, groups: Sequence[int], seed: int, options: LazyOptions | None = None):
+        self.scoring = scoring
+        self.groups = np.asarray(groups)
+        self.seed = seed
+        self.options = options or LazyOptions()
+        self.scores: Point | None = None  # sketched, each of the last round that had it
+        self.range: Range | None = None
+        objective = scoring.objective
+        self.layout = ClassLayout.of(objective.relation.class_sizes, int(objective.memory_budget * CLASS_SHARE / 8))
+
+    def best(self, weights: Weights, metric: BlockMetric, n_rounds: int) -> Choice:
+        laplacian = self._sketch(weights, n_rounds)
+        candidates = self._candidates(n_rounds)
+        scores = self.scoring.sketched(laplacian, self.groups[candidates].tolist(), metric)
+        if self.scores is None:
+            self.scores = scores
+        else:
+            self.scores[candidates] = scores
+        top = np.sort(candidates[np.argsort(-scores, kind="stable")[: self.options.n_exact]])
+        exact = self.scoring.exact(weights, self.groups[top].tolist(), metric)
+        best = first_of_best(exact, self.scoring.rounding)
+        details = {
+            "sketched": len(candidates),
+            "rescored": len(top),
+            "sketch_rank": laplacian.rank,
+            "sketch_missed": laplacian.missed,
+            "sketch_error": float(np.abs(self.scores[top] - exact).max() / max(exact[best], np.finfo(float).tiny)),
+        }
+        return Choice(int(self.groups[top[best]]), float(exact[best]), details)
+
+    def memory(self) -> dict[str, NDArray[Any]]:
+        assert self.range is not None
+        assert self.scores is not None
+        return {"range": self.range.Q, "scores": self.scores.copy()}
+
+    def recall(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        if {"range", "scores"} <= arrays.keys():  # else there was no round yet, or it was another version's
+            self.range, self.scores = Range(arrays["range"]), arrays["scores"].copy()
+
+    def _candidates(self, n_rounds: int) -> IntArray:
+        """Places among the groups, rising: the leaders, and some others at random."""
+        if self.scores is None:
+            return np.arange(len(self.groups))
+        leaders, others = np.split(np.argsort(-self.scores, kind="stable"), [self.options.n_leaders])
+        drawn = np.random.RandomState([self.seed, n_rounds, 1]).permutation(others)[: self.options.n_random]
+        return np.sort(np.concatenate([leaders, drawn]))
+
+    def _sketch(self, weights: Weights, n_rounds: int) -> SketchedLaplacian:
+        relation, rank = self.scoring.objective.relation, self.options.rank
+        rng = np.random.RandomState([self.seed, n_rounds])
+
+        def same(tile: WeightTile) -> tuple[IntArray, IntArray]:
+            return relation.tile(tile.rows, tile.cols).same
+
+        if self.range is None:
+            self.range = Range.first(self.layout.n_samples, rank, rng)
+        laplacian, self.range = self.range.sketch(lambda form: weights.into(form)[1], self.layout, same, rank, rng)
+        return laplacian
