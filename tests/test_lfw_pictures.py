@@ -9,7 +9,10 @@ from samekind import EnsembleMetric, Extractor, extract, list_images
 
 IMAGES = Path(__file__).parents[2] / "shared" / "data" / "lfw-a" / "images"
 
-pytestmark = pytest.mark.skipif(not IMAGES.is_dir(), reason="no ../shared/data/lfw-a beside the repository")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not IMAGES.is_dir(), reason="no ../shared/data/lfw-a beside the repository"),
+]
 
 
 @pytest.fixture(scope="module")

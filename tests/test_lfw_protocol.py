@@ -13,7 +13,10 @@ from samekind.lfw.protocol import image_rows, pair_rows, pairs_text, people_text
 LFW = Path(__file__).parents[2] / "shared" / "data" / "lfw-a"
 PROTOCOL, IMAGES = LFW / "protocol", LFW / "images"
 
-pytestmark = pytest.mark.skipif(not PROTOCOL.is_dir(), reason="no ../shared/data/lfw-a beside the repository")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not PROTOCOL.is_dir(), reason="no ../shared/data/lfw-a beside the repository"),
+]
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,10 @@ from samekind.evaluation import knn_error, mean_average_precision
 MFEAT = Path(__file__).parents[2] / "shared" / "data" / "mfeat"
 NAMES = ["fac", "fou", "kar", "mor", "pix", "zer"]
 
-pytestmark = pytest.mark.skipif(not MFEAT.is_dir(), reason="no ../shared/data/mfeat beside the repository")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not MFEAT.is_dir(), reason="no ../shared/data/mfeat beside the repository"),
+]
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,8 @@ import pytest
 from samekind import Metric
 from samekind.demo.study import COLUMNS
 
+pytestmark = pytest.mark.slow
+
 
 def samekind(*arguments, cwd):
     command = [sys.executable, "-m", "samekind", *arguments]

@@ -314,6 +314,7 @@ class TestGoingOn:
         extract(pictures, tmp_path / "whole", *SMALL)
         assert bytes_of(tmp_path / "whole") == bytes_of(tmp_path / "store")
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
     def test_an_interrupted_run_is_finished_by_the_same_command(self, tmp_path, how):
         pictures = write_pictures(tmp_path / "pictures", n_labels=20, per_label=3)

@@ -64,6 +64,7 @@ def fitted(store, tmp_path_factory):
     return model, run("fit", store, model, *SHORT)
 
 
+@pytest.mark.slow
 def test_says_what_it_chose_and_how_it_was_calibrated(fitted):
     model, result = fitted
     assert result.exit_code == 0, result.stderr
@@ -78,6 +79,7 @@ def test_says_what_it_chose_and_how_it_was_calibrated(fitted):
     assert metric.threshold == metric.calibration.threshold
 
 
+@pytest.mark.slow
 def test_the_model_is_that_of_the_estimator(fitted, store):
     model, _ = fitted
     assert Metric.load(model) == learned(store, cv="auto")
@@ -105,6 +107,7 @@ class TestSettings:
         assert written == learned(store, seed=3, loss="triplet", **steps)
         assert written.attributes["ridge"] == [0.5, 0.5]
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("name", "text", "value"),
         [
@@ -131,6 +134,7 @@ class TestSettings:
         assert Metric.load(tmp_path / "m") == learned(store, roots=False)
         assert Metric.load(tmp_path / "m") != learned(store)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("preset", ["faces", "paper"])
     def test_other_presets(self, store, tmp_path, preset):
         assert run("fit", store, tmp_path / "m", *FEW, "--preset", preset).exit_code == 0
@@ -138,6 +142,7 @@ class TestSettings:
         assert metric == learned(store, preset=preset, roots=preset == "faces")
         assert metric.mirror == {"faces": "mean", "paper": "distances"}[preset]
 
+    @pytest.mark.slow
     def test_the_papers_preset_with_labels_left_out(self, store, tmp_path):
         result = run("fit", store, tmp_path / "m", *SHORT, "--preset", "paper", "--json")
         assert result.exit_code == 0, result.stderr
@@ -348,6 +353,7 @@ class TestLongFits:
         assert result.exit_code == 130
         assert "same command" not in result.stderr
 
+    @pytest.mark.slow
     def test_what_is_kept_is_gone_on_with(self, store, tmp_path, monkeypatch):
         heard = []
 
@@ -376,6 +382,7 @@ class TestLongFits:
 
 
 class TestProgress:
+    @pytest.mark.slow
     def test_a_line_for_each_stage_where_there_is_no_terminal(self, fitted):
         _, result = fitted
         lines = [line.partition(", about")[0].partition(", under")[0] for line in result.stderr.splitlines()]

@@ -106,6 +106,7 @@ def test_presets_of_the_learner(home, called, tmp_path, preset):
     assert json.loads(info.stdout)["mirror"] == {"faces": "mean", "pictures": "none", "paper": "distances"}[preset]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not IMAGES.is_dir(), reason="no ../shared/data/lfw-a beside the repository")
 def test_on_some_people_of_lfw(tmp_path):
     """Better than chance on people it has not seen."""

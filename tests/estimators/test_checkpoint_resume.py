@@ -209,6 +209,7 @@ def assert_the_same(one, other):
             assert record[key] == (value if exact else pytest.approx(value, rel=1e-5, abs=1e-9)), key
 
 
+@pytest.mark.slow
 @each_fit
 def test_a_killed_fit_ends_as_if_nothing_had_happened(fit, name, killed, digits):
     folder = killed / name.replace(" ", "-")
@@ -372,6 +373,7 @@ def test_other_rows_of_a_store_on_disk_are_refused(tmp_path):
     estimator.set_params(callback=None).fit(again, Y, rows=rows)
 
 
+@pytest.mark.slow
 def test_a_fit_stopped_in_a_fold_goes_on_there(tmp_path):
     """Folds and candidates are steps of the checkpoint, each with a name of its own."""
     learner = EnsembleMetric(3, max_groups=2, n_components=3, random_state=0, cv=2, normalise="none", weigh=1.0)

@@ -46,6 +46,7 @@ def test_planted_groups_are_found_first(rng, loss, learner):
     assert set(read) <= {*range(9, 12), *range(21, 24)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", LOSSES)
 def test_group_order_does_not_change_the_answer(rng, loss):
     X, y = planted(rng)
@@ -56,6 +57,7 @@ def test_group_order_does_not_change_the_answer(rng, loss):
     np.testing.assert_allclose(a.get_mahalanobis_matrix(), b.get_mahalanobis_matrix(), rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", LOSSES)
 def test_step_2_goes_below_step_1(rng, loss):
     """Its feasible set holds step 1's metric, at the same ridge."""
@@ -98,6 +100,7 @@ def test_families_are_selected_apart_and_joined(rng):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("normalise_groups", ["none", "scale", "unit"])
 @pytest.mark.parametrize("loss", LOSSES)
 def test_step_1_of_both_is_step_1_alone_whatever_lies_between(rng, loss, normalise_groups):
@@ -223,6 +226,7 @@ def test_the_threshold_does_not_stay_where_the_loss_has_it(rng, learner):
 # Settings that were once refused, ignored or wrong
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("learner", [SparseBlockMetric, EnsembleMetric])
 @pytest.mark.parametrize("loss", LOSSES)
 def test_there_may_be_more_rounds_than_groups(rng, loss, learner):
@@ -236,6 +240,7 @@ def test_there_may_be_more_rounds_than_groups(rng, loss, learner):
     assert rounds[1][-1] < rounds[0][-1]
 
 
+@pytest.mark.slow
 def test_the_first_lines_of_the_readme_work_on_small_data(rng):
     """Forty rounds where there are five groups, and shorter codes than there are features."""
     X, y = planted(rng, n_groups=5, informative=(1, 3), size=4, n_classes=4)

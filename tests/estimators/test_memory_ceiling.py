@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 N = 5_000
 ALL_PAIRS = 4 * N**2 / 1e6  # MB, in float32: 100
 BUDGET = 48  # MB

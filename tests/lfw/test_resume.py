@@ -45,6 +45,7 @@ KILLED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="this system has no SIGKILL")
 def test_killed_again_and_again_it_ends_as_if_nothing_had_happened(lfw, tmp_path):
     root = Path(__file__).parents[2]

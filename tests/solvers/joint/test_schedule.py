@@ -257,6 +257,7 @@ def test_the_seed_draws_the_anchors(loss, solver):
 # -- interrupted ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("anchors", "trace_bound"), [("grow", np.inf), ("grow", 1.5), ("all", 1.5), (60, np.inf)])
 def test_from_any_state_it_ends_with_the_same_bits(loss, solver, anchors, trace_bound, monkeypatch):
     monkeypatch.setattr(monitor, "KEEP_EVERY", 2)

@@ -43,6 +43,7 @@ def test_the_span_is_orthonormal_and_keeps_the_samples():
     np.testing.assert_allclose(inside.Z @ V.T, problem.Z, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trace_bound", [np.inf, 0.5], ids=["free", "bounded"])
 @pytest.mark.parametrize("centre", [0.0, 0.05])
 def test_objective_and_distances_are_those_in_all_features(loss, solver, centre, trace_bound, monkeypatch):

@@ -191,11 +191,13 @@ def assert_resumable(problem, L0, options):
     return [progress.state for progress in seen]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CLIMBS)
 def test_going_on_from_any_iteration_ends_with_the_same_floats(name):
     assert_resumable(*climb(name))
 
 
+@pytest.mark.slow
 def test_going_on_while_the_tolerance_shrinks_ends_with_the_same_floats(loss, monkeypatch):
     monkeypatch.setattr("samekind.solvers.optimise.factored._widened", lambda *args: None)
     options = {"max_rank": WIDTH, "tol": 1e-7, "max_iter": 2000}

@@ -297,6 +297,7 @@ def test_a_start_where_f_is_not_finite_is_named(value):
 # -- going on from a saved state --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["quadratic", "valley", "barrier", "to the last bit"])
 def test_going_on_from_any_iteration_ends_with_the_same_floats(name):
     function, x0, ftol = {

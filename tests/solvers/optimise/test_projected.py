@@ -296,6 +296,7 @@ def resumable(name):
     return JointProblem(case.objective, case.Z, ridge, trace_bound), np.zeros((6, 6)), limits
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["orthant", "ridge", "bounded", "both", "neither", "to the last bit", "cut short"])
 def test_going_on_from_any_iteration_ends_with_the_same_floats(name):
     def told(progress):
