@@ -33,18 +33,19 @@ def test_predicted_probabilities_are_observed_on_other_classes_in_every_tenth(sp
 
 
 def one_large_class(n_classes, seed, n_large):
-    """Classes of four samples each, and one of many whose samples lie twice as far apart."""
+    """Classes of four samples each, and one whose samples lie farther apart."""
     rng = np.random.default_rng(seed)
     labels = np.append(np.repeat(np.arange(1, n_classes), 4), np.zeros(n_large, int))
-    scale = np.where(labels == 0, 2.0, 1.0)[:, np.newaxis]
-    return 2 * rng.normal(size=(n_classes, 12))[labels] + scale * rng.normal(size=(len(labels), 12)), labels
+    scale = np.where(labels == 0, 1.3, 1.0)[:, np.newaxis]
+    return 1.2 * rng.normal(size=(n_classes, 12))[labels] + scale * rng.normal(size=(len(labels), 12)), labels
 
 
 def test_a_large_class_does_not_decide_what_is_predicted_for_others():
-    calibration = calibrate(*one_large_class(400, 0, n_large=300))
-    distances, same = judged(*one_large_class(2000, 1, n_large=4))
-    for tenth in reliability(calibration.probability(distances), same):
-        assert abs(tenth.predicted - tenth.observed) < 0.06, tenth
+    # 1,770 of its pairs stand beside 2,394 of 399 other classes; by samples it is 60 beside 1,596.
+    calibration = calibrate(*one_large_class(400, 0, n_large=60))
+    distances, same = judged(*one_large_class(1000, 1, n_large=4), max_pairs=60_000)
+    tenths = reliability(calibration.probability(distances), same)
+    assert sum(tenth.weight * abs(tenth.predicted - tenth.observed) for tenth in tenths) < 0.04
 
 
 def test_weights_of_pairs_by_hand():
