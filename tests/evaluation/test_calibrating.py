@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
 
-from samekind.evaluation import label_pairs, pair_distances
-from samekind.evaluation.calibrating import calibrate, monotone_knots
+from samekind.evaluation import label_pairs, pair_distances, reliability
+from samekind.evaluation.calibrating import Weighted, calibrate, monotone_knots
+from samekind.evaluation.class_pairs import MOST_PARTNERS, class_pairs
 from samekind.kernels.flips import flip_free_distances
 
 
@@ -29,6 +30,39 @@ def test_predicted_probabilities_are_observed_on_other_classes_in_every_tenth(sp
         here = (predicted >= tenth / 10) & (predicted < (tenth + 1) / 10)
         assert here.sum() > 100
         assert abs(predicted[here].mean() - same[here].mean()) < 0.03, tenth
+
+
+def one_large_class(n_classes, seed, n_large):
+    """Classes of four samples each, and one whose samples lie farther apart."""
+    rng = np.random.default_rng(seed)
+    labels = np.append(np.repeat(np.arange(1, n_classes), 4), np.zeros(n_large, int))
+    scale = np.where(labels == 0, 1.3, 1.0)[:, np.newaxis]
+    return 1.2 * rng.normal(size=(n_classes, 12))[labels] + scale * rng.normal(size=(len(labels), 12)), labels
+
+
+def test_a_large_class_does_not_decide_what_is_predicted_for_others():
+    # 1,770 of its pairs stand beside 2,394 of 399 other classes; by samples it is 60 beside 1,596.
+    calibration = calibrate(*one_large_class(400, 0, n_large=60))
+    distances, same = judged(*one_large_class(1000, 1, n_large=4), max_pairs=60_000)
+    tenths = reliability(calibration.probability(distances), same)
+    assert sum(tenth.weight * abs(tenth.predicted - tenth.observed) for tenth in tenths) < 0.04
+
+
+def test_weights_of_pairs_by_hand():
+    labels = np.repeat([0, 1, 2, 3], [1, 3, MOST_PARTNERS + 1, 41])
+    pairs = class_pairs([(np.random.default_rng(0).normal(size=(len(labels), 2)), labels)])
+    sums = np.bincount(pairs.same.first, pairs.same_weights())
+    np.testing.assert_allclose(sums, [0, 3, (MOST_PARTNERS + 1) * MOST_PARTNERS / 2, 41 * MOST_PARTNERS / 2])
+
+
+def test_a_weight_counts_as_so_many_pairs():
+    rng = np.random.default_rng(0)
+    same, other, times = rng.normal(1, 0.5, 300), Weighted.sorted(rng.normal(2, 0.5, 500)), rng.integers(1, 4, 300)
+    weighted, repeated = (
+        monotone_knots(each, other, 10)
+        for each in (Weighted.sorted(same, times), Weighted.sorted(np.repeat(same, times)))
+    )
+    np.testing.assert_allclose(weighted, repeated)
 
 
 def test_thresholds_keep_their_false_match_rates_on_other_classes():
@@ -151,12 +185,12 @@ def test_equal_codes_tell_nothing():
 
 
 def test_distances_that_mislead_give_even_odds():
-    same, other = np.sort(np.random.default_rng(0).normal(5, 1, 500)), np.linspace(0, 3, 500)
-    assert monotone_knots(same, other, 20)[1] == (0.0,)
+    same, other = np.random.default_rng(0).normal(5, 1, 500), np.linspace(0, 3, 500)
+    assert monotone_knots(Weighted.sorted(same), Weighted.sorted(other), 20)[1] == (0.0,)
 
 
 def test_few_classes_cannot_claim_certainty():
-    same, other = np.linspace(0, 1, 10_000), np.linspace(2, 3, 10_000)
+    same, other = Weighted.sorted(np.linspace(0, 1, 10_000)), Weighted.sorted(np.linspace(2, 3, 10_000))
     odds = [monotone_knots(same, other, n_classes)[1][0] for n_classes in (4, 400)]
     np.testing.assert_allclose(odds, np.log([9, 801]))
 

@@ -18,6 +18,7 @@ from samekind.evaluation import (
     write_report,
 )
 from samekind.evaluation import evaluating as module
+from samekind.evaluation.class_pairs import MOST_PARTNERS
 
 
 def sample(n=80, n_classes=10, width=4, seed=0):
@@ -101,18 +102,20 @@ def test_intervals_hold_the_value_and_shrink_with_more_classes():
 
 def test_calibration_is_compared_with_what_is_observed():
     calibration = calibrate(*sample(600, 60, seed=1))
-    codes, labels = sample(400, 50)
+    codes, labels = sample(400, 20)  # classes of about 20, whose pairs weigh less the larger the class
     found = evaluate_codes(codes, labels, calibration=calibration)
-    _, _, distances, same = all_pairs(codes, labels)
+    i, _, distances, same = all_pairs(codes, labels)
     assert found.threshold == calibration.threshold
     predicted = calibration.probability(distances)
-    w = np.where(same, 1 / same.sum(), 1 / (~same).sum())
+    w = np.where(same, MOST_PARTNERS / np.maximum(np.bincount(labels)[labels[i]] - 1, MOST_PARTNERS), 1.0)
+    w = np.where(same, w / w[same].sum(), 1 / (~same).sum())
     for tenth in found.tenths:
         number = min(int(10 * tenth.predicted), 9)
         here = np.minimum((10 * predicted).astype(int), 9) == number
         assert tenth.n_pairs == here.sum()
         assert tenth.predicted == pytest.approx(np.average(predicted[here], weights=w[here]))
         assert tenth.observed == pytest.approx(np.average(same[here], weights=w[here]))
+        assert tenth.weight == pytest.approx(w[here].sum() / 2)
     assert sum(tenth.n_pairs for tenth in found.tenths) == len(same)
     for rate, point in zip(found.false_match_rates, calibration.thresholds, strict=True):
         assert rate.threshold == point.threshold
@@ -194,9 +197,17 @@ def test_json_table_and_sections_say_what_was_measured(tmp_path):
 def test_reliability_of_few_pairs_by_hand():
     tenths = reliability([0.05, 0.95, 1.0, 0.92], [False, True, True, False])
     assert [tuple(tenth) for tenth in tenths] == [
-        pytest.approx((0.05, 0.0, 1)),
-        pytest.approx(((0.95 + 1.0 + 0.92) / 3, 2 / 3, 3)),
+        pytest.approx((0.05, 0.0, 1, 0.25)),
+        pytest.approx(((0.95 + 1.0 + 0.92) / 3, 2 / 3, 3, 0.75)),
     ]
+    heavy = reliability([0.05, 0.95, 1.0, 0.92], [False, True, True, False], weights=[1, 1, 1, 3])
+    assert [tuple(tenth) for tenth in heavy] == [
+        pytest.approx((0.05, 0.0, 1, 0.125)),
+        pytest.approx(((0.95 * 2 + 1.0 * 2 + 0.92 * 3) / 7, 4 / 7, 3, 0.875)),
+    ]
+    for wrong in ([1, 1], [1, 0, 1, 1]):
+        with pytest.raises(ValueError, match="weights must be one positive number for each pair"):
+            reliability([0.05, 0.95, 1.0, 0.92], [False, True, True, False], weights=wrong)
     with pytest.raises(ValueError, match="between 0 and 1"):
         reliability([0.5, 1.5], [True, False])
 

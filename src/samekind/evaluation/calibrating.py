@@ -1,9 +1,12 @@
 """Fit a `Calibration` on codes of classes left out of the learning.
 
-Both kinds of pairs weigh one half, and every pair of a kind the same, as `label_pairs` draws them.
+Both kinds of pairs weigh one half. In probabilities, same-class pairs of large classes weigh less
+(`BothKinds.same_weights`), so that they are those of many classes and not of the largest one; in rates every pair of a
+kind weighs the same, as `label_pairs` draws them.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -56,7 +59,9 @@ def calibrate(
     rng = np.random.default_rng(random_state)
     pairs = class_pairs(_one_of(codes, labels, parts), distance=distance, max_pairs=MAX_PAIRS, random_state=rng)
     same, other = np.sort(pairs.same.distances), np.sort(pairs.other.distances)
-    distances, log_odds = monotone_knots(same, other, pairs.n_classes)
+    distances, log_odds = monotone_knots(
+        Weighted.sorted(pairs.same.distances, pairs.same_weights()), Weighted.sorted(other), pairs.n_classes
+    )
     tail_rates = _tail_rates(len(other), pairs.n_classes)
     return Calibration(
         distances=distances,
@@ -82,44 +87,65 @@ def _one_of(
     raise ValueError("Give codes and labels, or parts, a list of (codes, labels): one of the two.")
 
 
-def monotone_knots(same: FloatArray, other: FloatArray, n_classes: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Distances and log-odds of isotonic regression on bins of equal weight; both arrays of distances are sorted.
+@dataclass(frozen=True, eq=False)
+class Weighted:
+    """Distances of one kind of pairs, rising, and the weight of those up to each, one half for all."""
+
+    distances: FloatArray
+    weights: FloatArray
+    cumulative: FloatArray
+
+    @classmethod
+    def sorted(cls, distances: ArrayLike, weights: ArrayLike | None = None) -> "Weighted":
+        d = np.asarray(distances, dtype=np.float64)
+        w = np.ones(len(d)) if weights is None else np.asarray(weights, dtype=np.float64)
+        order = np.argsort(d, kind="stable")
+        shares = w[order] / w.sum() / 2
+        return cls(d[order], shares, np.append(0.0, np.cumsum(shares)))
+
+    def weight_up_to(self, distances: FloatArray) -> FloatArray:
+        return np.asarray(self.cumulative[self.distances.searchsorted(distances, "right")])
+
+    def bins(self, edges: FloatArray) -> tuple[NDArray[np.int64], FloatArray, FloatArray]:
+        """Number, weight and weighted sum of the distances up to each edge and beyond the last."""
+        numbers = edges.searchsorted(self.distances, "left")
+        counts, *sums = (
+            np.bincount(numbers, of, minlength=len(edges) + 1)
+            for of in (None, self.weights, self.weights * self.distances)
+        )
+        return counts, sums[0], sums[1]
+
+
+def monotone_knots(same: Weighted, other: Weighted, n_classes: int) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Distances and log-odds of isotonic regression on bins of equal weight.
 
     Frequencies are shrunk to even odds as by one more class (or pair, where bins have fewer): that many independent
     cases at most are behind each.
     """
-    n_bins = int(np.clip(min(len(same), len(other)) // _LEAST_PAIRS, 2, MAX_KNOTS))
+    n_bins = int(np.clip(min(len(same.distances), len(other.distances)) // _LEAST_PAIRS, 2, MAX_KNOTS))
     edges = _mixture_quantiles(same, other, np.arange(1, n_bins) / n_bins)
-    n_same, d_same = _bins(same, edges)
-    n_other, d_other = _bins(other, edges)
-    filled = n_same + n_other > 0
-    w_same, w_other = n_same[filled] / len(same) / 2, n_other[filled] / len(other) / 2
-    weights = w_same + w_other
-    centres = (d_same[filled] / len(same) / 2 + d_other[filled] / len(other) / 2) / weights
-    n_cases = min(n_classes, int((n_same + n_other)[filled].min()))
-    likelihood = 0.5 + (w_same / weights - 0.5) * n_cases / (n_cases + 1)
-    centres, likelihood = _pool_adjacent(centres, likelihood, weights)
+    (n_same, w_same, d_same), (n_other, w_other, d_other) = same.bins(edges), other.bins(edges)
+    counts, weights = n_same + n_other, w_same + w_other
+    filled = counts > 0
+    n_cases = min(n_classes, int(counts[filled].min()))
+    centres = (d_same + d_other)[filled] / weights[filled]
+    likelihood = 0.5 + (w_same[filled] / weights[filled] - 0.5) * n_cases / (n_cases + 1)
+    centres, likelihood = _pool_adjacent(centres, likelihood, weights[filled])
     if len(centres) == 1:
         return (float(centres[0]),), (0.0,)
     log_odds = np.log(likelihood) - np.log1p(-likelihood)
     return tuple(centres.tolist()), tuple(log_odds.tolist())
 
 
-def _mixture_quantiles(same: FloatArray, other: FloatArray, levels: FloatArray) -> FloatArray:
+def _mixture_quantiles(same: Weighted, other: Weighted, levels: FloatArray) -> FloatArray:
     """Distances up to which these shares of the weight lie, by bisection."""
-    low = np.full(len(levels), min(same[0], other[0]))
-    high = np.full(len(levels), max(same[-1], other[-1]))
+    low = np.full(len(levels), min(same.distances[0], other.distances[0]))
+    high = np.full(len(levels), max(same.distances[-1], other.distances[-1]))
     for _ in range(64):
         middle = low / 2 + high / 2
-        below = (same.searchsorted(middle, "right") / len(same) + other.searchsorted(middle, "right") / len(other)) / 2
+        below = same.weight_up_to(middle) + other.weight_up_to(middle)
         low, high = np.where(below < levels, middle, low), np.where(below < levels, high, middle)
     return np.unique(high)
-
-
-def _bins(ordered: FloatArray, edges: FloatArray) -> tuple[NDArray[np.int64], FloatArray]:
-    """Number and sum of the values up to each edge and beyond the last."""
-    parts = np.split(ordered, ordered.searchsorted(edges, "right"))
-    return np.array([len(part) for part in parts]), np.array([part.sum() for part in parts])
 
 
 def _pool_adjacent(centres: FloatArray, values: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -20,6 +20,7 @@ FloatArray = NDArray[np.float64]
 ClassArray = NDArray[np.int32]
 
 MAX_PAIRS = 5_000_000  # of either kind
+MOST_PARTNERS = 10  # of a sample in its class that count in full
 _CELLS = 2_000_000  # of a tile of distances: 16 MB, twice that at worst
 _ROWS = 8192  # pairs compared at a time where they fill no tile
 
@@ -56,6 +57,17 @@ class BothKinds:
     @property
     def n_samples(self) -> int:
         return int(self.sizes.sum())
+
+    def same_weights(self) -> FloatArray:
+        """Weights of the same-class pairs for which no class counts for too much: 1, and less in large classes.
+
+        A class of n samples has n (n - 1) / 2 pairs, so that one large class can outweigh hundreds of small ones. Here
+        each sample counts with `MOST_PARTNERS` partners at the most: in a larger class a pair has the weight
+        `MOST_PARTNERS` / (n - 1), and the class counts by its samples.
+        """
+        pairs, samples = (self.sizes * (self.sizes - 1)).sum(axis=0), self.sizes.sum(axis=0)
+        partners = np.maximum(pairs / samples, MOST_PARTNERS)  # of a sample, on average over parts
+        return np.asarray(MOST_PARTNERS / partners[self.same.first])
 
 
 def class_pairs(

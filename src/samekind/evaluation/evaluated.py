@@ -50,7 +50,8 @@ class Evaluation:
     """Verification, retrieval and calibration of codes.
 
     `measures` has those of `TITLES` that are defined: no accuracy without a threshold, and no true match rate at a
-    false match rate that the pairs cannot support. In accuracies both kinds of pairs weigh one half.
+    false match rate that the pairs cannot support. In accuracies both kinds of pairs weigh one half. In `tenths` pairs
+    of large classes weigh less (`BothKinds.same_weights`), as when a calibration is fitted; elsewhere all count alike.
     """
 
     measures: Mapping[str, Measure]

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from samekind.evaluation._checks import check_codes, check_labels, check_same_length
-from samekind.evaluation._reliability import reliability
+from samekind.evaluation._reliability import Tenth, reliability
 from samekind.evaluation._search import Ids, listed_ids
 from samekind.evaluation.class_bootstrap import class_weights, false_match_rates, interval, pair_weights
 from samekind.evaluation.class_pairs import BothKinds, Distance, class_pairs
@@ -79,7 +79,7 @@ def evaluate_codes(
         measures={**_verification(pairs, curve, threshold, weights), **_retrieval(figures, rng)},
         threshold=None if threshold is None else float(threshold),
         best_threshold=best_threshold(distances, same, strategy="balanced"),
-        tenths=() if calibration is None else tuple(reliability(calibration.probability(distances), same)),
+        tenths=() if calibration is None else _tenths(pairs, calibration),
         false_match_rates=() if calibration is None else _realised(pairs, calibration, weights),
         n_classes=pairs.n_classes,
         n_samples=len(labels),
@@ -163,6 +163,14 @@ def _mean(values: FloatArray, classes: NDArray[np.int64], weights: FloatArray) -
         for of in (values[defined], np.ones(defined.sum()))
     )
     return Measure(float(values[defined].mean()), *interval(sums[counts > 0] / counts[counts > 0]))
+
+
+def _tenths(pairs: BothKinds, calibration: "Calibration") -> tuple[Tenth, ...]:
+    """Pairs weigh as they did when the calibration was fitted."""
+    distances = np.concatenate([pairs.same.distances, pairs.other.distances])
+    same = np.repeat([True, False], [len(pairs.same), len(pairs.other)])
+    weights = np.concatenate([pairs.same_weights(), np.ones(len(pairs.other))])
+    return tuple(reliability(calibration.probability(distances), same, weights))
 
 
 def _realised(pairs: BothKinds, calibration: "Calibration", weights: FloatArray) -> tuple[RealisedRate, ...]:

@@ -70,6 +70,9 @@ class Calibration:
         Classes, samples, same-class pairs and other-class pairs that all of it rests on.
     source : str
         "held-out classes" or "cross-fitting over classes".
+
+    Probabilities weigh same-class pairs so that a large class does not decide for all
+    (`samekind.evaluation.class_pairs.BothKinds.same_weights`); rates count every pair.
     """
 
     distances: tuple[float, ...]
@@ -146,7 +149,8 @@ class Calibration:
         """What it rests on, and what its thresholds mean, in plain sentences."""
         lines = [
             f"Calibrated on {self.n_samples:,} samples of {self.n_classes:,} labels ({self.source}): "
-            f"{self.n_same:,} same-class and {self.n_other:,} other-class pairs."
+            f"{self.n_same:,} same-class and {self.n_other:,} other-class pairs. "
+            "In probabilities, pairs of labels with many samples weigh less."
         ]
         if self.n_classes < FEW_CLASSES:
             lines.append(

@@ -40,7 +40,7 @@ class CalibrationDisplay:
         """Larger points stand for more pairs."""
         if not self.tenths:
             raise ValueError("There are no pairs to draw. Give the tenths of samekind.evaluation.reliability.")
-        predicted, observed, n_pairs = np.array(self.tenths).T
+        predicted, observed, n_pairs, _ = np.array(self.tenths).T
         self.ax_, self.figure_ = own_axes(ax)
         self.ax_.plot([0, 1], [0, 1], color=QUIET, linestyle=":", linewidth=1, zorder=0)
         (self.line_,) = self.ax_.plot(predicted, observed, color=COLOURS[0], linewidth=1, label=name)
