@@ -11,7 +11,16 @@ from samekind.estimators.validation import check_count, families_from
 from samekind.kernels.spectral import Matrix
 from samekind.kernels.types import Array, IntArray
 from samekind.model.basis import Basis
-from samekind.store import ArrayStore, FeatureGroups, FeatureStore, GroupsOf, RowsOf, WhitenedStore, Whitening
+from samekind.store import (
+    ArrayStore,
+    FeatureGroups,
+    FeatureStore,
+    GroupArrays,
+    GroupsOf,
+    RowsOf,
+    WhitenedStore,
+    Whitening,
+)
 from samekind.store.groups import GroupSpec
 
 WHITENED_DIMS = 45  # per group of a store at the most, as in the paper
@@ -86,6 +95,16 @@ class TrainingData:
             progress=progress,
         )
         return replace(self, store=WhitenedStore(self.store, whitening, n_jobs), whitening=whitening)
+
+    def copied(self, most: int) -> "TrainingData":
+        """With a copy of what the solvers see in memory, where it takes at most so many bytes and is not there yet.
+
+        Descriptors of few pictures are then whitened once, and not whenever a group is scored.
+        """
+        needed = len(self.rows) * int(self.store.group_sizes.sum()) * self.dtype.itemsize
+        if self.whitening is None or needed > most:
+            return self
+        return replace(self, store=GroupArrays.copied(self.store))
 
     def whitened_dims(self, whiten: Any) -> int | None:
         """What a learner's `whiten` says. "auto" follows the samples: few cannot show many directions of a group."""

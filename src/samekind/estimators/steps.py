@@ -45,6 +45,7 @@ from samekind.solvers.joint import JointOptions, JointProblem, JointResult, Join
 from samekind.solvers.selection import SelectionOptions, SelectionResult, SelectionState, select_groups
 from samekind.store import FeatureStore, centred, panels_of
 
+COPY_SHARE = 1 / 16  # of the memory budget: whitened groups that take less, beside it, are kept
 FEW_SAMPLES = 1_000  # whose pairs are done sooner by one thread than handed to several
 SCALE_ROWS = 2048  # whose pairs fit the scale of a metric
 SCALINGS = 40  # halvings and doublings tried at the most
@@ -168,6 +169,7 @@ def run_selection(
         if dims is not None:
             resources.listeners.begin(Stage("whitening", resources.part, family))
         own = data.only(members).whitened(dims, resources.n_jobs, resources.listeners.count)
+        own = own.copied(int(resources.memory_budget * COPY_SHARE))
         resources.listeners.begin(Stage("selection", resources.part, family))
         rounds = max_groups_from(step.max_groups, len(members), len(data.y))
         ridges.append(ridge_from(step.ridge, rounds * float(np.mean(own.store.group_sizes))))

@@ -109,11 +109,10 @@ class Weighted:
     def bins(self, edges: FloatArray) -> tuple[NDArray[np.int64], FloatArray, FloatArray]:
         """Number, weight and weighted sum of the distances up to each edge and beyond the last."""
         numbers = edges.searchsorted(self.distances, "left")
-        counts, *sums = (
-            np.bincount(numbers, of, minlength=len(edges) + 1)
-            for of in (None, self.weights, self.weights * self.distances)
-        )
-        return counts, sums[0], sums[1]
+        n_bins = len(edges) + 1
+        weights = np.asarray(np.bincount(numbers, self.weights, n_bins), np.float64)
+        sums = np.asarray(np.bincount(numbers, self.weights * self.distances, n_bins), np.float64)
+        return np.bincount(numbers, minlength=n_bins), weights, sums
 
 
 def monotone_knots(same: Weighted, other: Weighted, n_classes: int) -> tuple[tuple[float, ...], tuple[float, ...]]:

@@ -2,6 +2,7 @@
 
     FeatureStore             what callers may ask of any store, with defaults (samekind.feature_store)
       ArrayStore    array    columns of an array in memory, in `groups.FeatureGroups`
+      GroupArrays   array    an array in memory for each group
       DiskStore     disk     float16 shards in a folder, memory-mapped; `manifest` is its table of contents
       RowsOf, GroupsOf, RootsOf, MirrorMeansOf
                     views    some samples, some groups, roots of the numbers, means of mirror images; nothing is copied
@@ -16,7 +17,7 @@ the chosen groups of any store. Moments of a group are merged block by block of 
 """
 
 from samekind.feature_store import FeatureStore
-from samekind.store.array import ArrayStore
+from samekind.store.array import ArrayStore, GroupArrays
 from samekind.store.base import centred, panels_of
 from samekind.store.disk import DiskStore
 from samekind.store.groups import FeatureGroups
@@ -31,6 +32,7 @@ __all__ = [
     "Family",
     "FeatureGroups",
     "FeatureStore",
+    "GroupArrays",
     "GroupsOf",
     "RootsOf",
     "RowsOf",

@@ -35,7 +35,9 @@ def one_thread_of_blas():
         yield
 
 
-LAZY = {"lazy": LazyOptions(rank=4, n_leaders=10, n_random=5, n_exact=3)}  # few groups at a time, and rough sketches
+LAZY = {
+    "lazy": LazyOptions(rank=4, n_leaders=10, n_random=5, n_exact=3, most_share=1.0)
+}  # few groups at a time, and rough sketches
 SAMPLES = SampleOptions(first=40, smallest=40)  # of a quarter of the rows
 SMALL_SAMPLES = LAZY | {"samples": SAMPLES}
 ALL_PAIRS = {"samples": SampleOptions()}

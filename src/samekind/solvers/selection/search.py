@@ -75,6 +75,12 @@ class LazyOptions:
     n_leaders: int = 100  # groups sketched again, the best by their last known scores
     n_random: int = 50  # and so many of the others
     n_exact: int = 4  # groups scored exactly, the best of those sketched
+    most_share: float = 0.2  # of all groups that are sketched again, at the most, leaders and others alike
+
+    def counts(self, n_groups: int) -> tuple[int, int]:
+        """How many leaders and others are sketched again, of so many groups."""
+        share = min(1.0, self.most_share * n_groups / (self.n_leaders + self.n_random))
+        return max(1, round(share * self.n_leaders)), round(share * self.n_random)
 
 
 class LazySearch:
@@ -123,8 +129,9 @@ class LazySearch:
         """Places among the groups, rising: the leaders, and some others at random."""
         if self.scores is None:
             return np.arange(len(self.groups))
-        leaders, others = np.split(np.argsort(-self.scores, kind="stable"), [self.options.n_leaders])
-        drawn = np.random.RandomState([self.seed, n_rounds, 1]).permutation(others)[: self.options.n_random]
+        n_leaders, n_random = self.options.counts(len(self.groups))
+        leaders, others = np.split(np.argsort(-self.scores, kind="stable"), [n_leaders])
+        drawn = np.random.RandomState([self.seed, n_rounds, 1]).permutation(others)[:n_random]
         return np.sort(np.concatenate([leaders, drawn]))
 
     def _sketch(self, weights: Weights, n_rounds: int) -> SketchedLaplacian:
