@@ -140,6 +140,39 @@ def test_without_folds_the_rules_hold():
     assert choosing(cv=None, n_components=None).fit(X, Y).metric_.n_components == model.basis_.n_codes
 
 
+UNORDERED = [[5, 0, 3], [1, 2], [4, 11, 7, 6], [8], [10, 9]]  # groups whose columns do not rise
+
+
+@pytest.mark.parametrize("n_classes", [2, 5])
+def test_with_few_classes_plain_distance_counts_as_much_as_step_1(n_classes):
+    few = np.isin(Y, range(n_classes))
+    model = EnsembleMetric(UNORDERED, random_state=0).fit(X[few], Y[few])
+    step1 = EnsembleMetric(UNORDERED, normalise_groups="scale", weigh=0.5, random_state=0).fit(X[few], Y[few])
+    learned = step1.get_mahalanobis_matrix()
+    covariance = np.cov(X[few].T, bias=True)
+    plain = np.eye(12) * np.trace(learned @ covariance) / np.trace(covariance)
+    np.testing.assert_allclose(model.get_mahalanobis_matrix(), (learned + plain) / 2, rtol=1e-6, atol=1e-9)
+    assert model.selected_group_names_ == step1.selected_group_names_
+    assert {trial.candidate.plain for trial in model.trials_} <= {True}
+
+
+@pytest.mark.parametrize(
+    ("n_classes", "settings"),
+    [
+        (6, {}),
+        (5, {"max_groups": 5}),
+        (5, {"normalise_groups": "scale"}),
+        (5, {"weigh": 0.5}),
+        (5, {"joint": JointMetric(target="identity", ridge=0.1)}),
+    ],
+)
+def test_plain_distance_does_not_count_with_more_classes_or_given_settings(n_classes, settings):
+    some = np.isin(Y, range(n_classes))
+    model = EnsembleMetric(UNORDERED, random_state=0, cv=2, **settings).fit(X[some], Y[some])
+    assert not any(trial.candidate.plain for trial in model.trials_)
+    assert model.metric_.groups == tuple(model.selected_group_names_)
+
+
 def test_plain_distance_that_is_better_is_said_so():
     rng = np.random.default_rng(0)
     labels = np.repeat(np.arange(6), 4)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from samekind.estimators.data import TrainingData, is_store
 from samekind.estimators.joint import JointMetric
-from samekind.estimators.tuning import PATH, Candidate, GroupsBy, Target
+from samekind.estimators.tuning import FEWEST_TO_CHOOSE, PATH, Candidate, GroupsBy, Target, n_paired_classes
 from samekind.kernels.lengths import Normalise
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ class CandidateGrid:
     n_components: int | Literal["auto"] | None
     principal: int | Literal["auto"] | None
     n_samples: int
+    plain_by_rule: bool  # whether plain distance counts too where nothing can be chosen
 
     @classmethod
     def from_estimator(cls, estimator: EnsembleMetric, data: TrainingData) -> CandidateGrid:
@@ -49,6 +50,7 @@ class CandidateGrid:
             joint.n_components,
             estimator.principal,
             len(data.y),
+            _plain_by_rule(estimator, data),
         )
 
     def step1_alone(self) -> list[Candidate]:
@@ -82,7 +84,8 @@ class CandidateGrid:
         by_ridge: Target = "none" if ridge is None else "identity"
         target: Target = by_ridge if self.joint.target == "auto" else self.joint.target
         rank = self._n_components(target)
-        return Candidate(self.normalise_groups[0], self.weigh[0], target, ridge, n_components=rank)
+        plain = self.plain_by_rule and target == "none"
+        return Candidate(self.normalise_groups[0], self.weigh[0], target, ridge, n_components=rank, plain=plain)
 
     def shortened(self, candidate: Candidate) -> Candidate | None:
         """The same with short codes, where their length is to be chosen and they are not short."""
@@ -110,3 +113,10 @@ class CandidateGrid:
         if asked == "auto" or (asked is None and target == "zero" and self.joint.target == "auto"):
             return SHORT_CODE if target == "zero" else None
         return asked
+
+
+def _plain_by_rule(estimator: EnsembleMetric, data: TrainingData) -> bool:
+    """A few classes do not show which features never matter; but who asks for few groups gets these alone."""
+    open_settings = estimator.normalise_groups == "auto" and estimator.weigh == "auto"
+    all_groups = estimator._selection.max_groups is None and estimator._given_basis() is None
+    return open_settings and all_groups and not is_store(data.X) and n_paired_classes(data.y) < FEWEST_TO_CHOOSE

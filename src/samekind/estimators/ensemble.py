@@ -65,7 +65,7 @@ class EnsembleMetric(MetricLearner):
         What becomes of the features of each group between the steps: as they are; divided by the square root of their
         root mean square length over the training samples; or divided by (the square root of) their length in
         each sample, so that no group counts for too much where a sample is odd. With "root" and "unit" the metric has
-        no `components_` over the features. "auto": chosen on classes left out, or "none" ("unit" for pictures).
+        no `components_` over the features. "auto": chosen on classes left out, or "scale" ("unit" for pictures).
     weigh : "auto" or float
         Power of step 1's standard deviations, Lambda^(1/2), that features are multiplied by between the steps. 0: the
         paper's U^T x; 1: step 1's own codes. "auto": chosen on classes left out, or 0.5.
@@ -82,8 +82,10 @@ class EnsembleMetric(MetricLearner):
         Cross-fitting over classes: settings that are "auto" are chosen, and `metric_.calibration` is learned, on
         classes that took no part in the learning of the metric that judges them. An int: so many folds of classes; a
         share: one fold; None: neither is done. "auto": three folds, one fold of a fifth of the classes for more than
-        2,000 samples, none for fewer than four classes; for fewer than six nothing is chosen, only calibrated. What is
-        returned is learned from all classes.
+        2,000 samples, none for fewer than four classes; for fewer than six nothing is chosen, only calibrated, and on
+        arrays the metric is the mean of step 1's and of plain Euclidean distance over all features, unless
+        `max_groups`, `normalise_groups`, `weigh` or settings of step 2 are given. What is returned is learned from all
+        classes.
     memory_budget, random_state, checkpoint, n_jobs, verbose, callback
         As in `SparseBlockMetric`, for both steps. A callback that returns True ends the running step; where that is
         step 1, step 2 is left out and the metric is that of step 1, or of step 1 on a fold where nothing else is there.
@@ -91,7 +93,8 @@ class EnsembleMetric(MetricLearner):
     Attributes
     ----------
     metric_ : Metric
-        What was learned, to be saved and used without the estimator: it reads the selected columns only.
+        What was learned, to be saved and used without the estimator: it reads the selected columns only, or all of
+        them where plain distance counts too (see `cv`).
     components_ : array (n_components, n_features)
     basis_ : Basis
         What step 1 left: chosen groups and their directions, as step 2 learned on them.
@@ -272,7 +275,7 @@ class EnsembleMetric(MetricLearner):
         self.objective_error_ = 0.0 if joint is None else joint.result.objective_error
         self.ridge_ = (step1.ridge, *(() if joint is None else (joint.ridge,)))
         self.selected_groups_ = np.array(step1.groups, dtype=np.intp)
-        self.selected_group_names_ = list(learned.metric.groups)
+        self.selected_group_names_ = [] if step1.basis is None else list(step1.basis.groups)
         self.stopped_because_ = {family: result.stopped_because for family, result in step1.results.items()}
         self.metric_ = replace(learned.metric, normalise=chosen.normalise)
         self._warn(joint, fitting)

@@ -44,11 +44,12 @@ class Candidate:
     ridge: float | None = None  # None: the rule of thumb, `times` over
     times: float = 1.0
     n_components: int | None = None
+    plain: bool = False  # whether plain distance over all features counts as much as step 1's metric
 
     def __str__(self) -> str:
         between = f"groups {self.normalise_groups}, weigh {self.weigh:g}"
         if self.target == "none":
-            return f"step 1 alone, {between}"
+            return f"step 1 {'and plain distance' if self.plain else 'alone'}, {between}"
         ridge = f"{self.ridge:g}" if self.ridge is not None else "auto" if self.times == 1 else f"{self.times:g} x auto"
         rank = "" if self.n_components is None else f", {self.n_components} numbers"
         return f"step 2 towards {'0' if self.target == 'zero' else 'step 1'}, ridge {ridge}, {between}{rank}"

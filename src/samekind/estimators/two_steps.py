@@ -98,7 +98,7 @@ class TwoSteps:
             step.set_params(tol=max(step.tol, FOLD_TOL), max_iter=min(step.max_iter, FOLD_ITERATIONS))
         places = limited(data.y, step.min_per_class, None)
         rows, y = data.rows[places], data.y[places]
-        basis = between_steps(basis, data.X, rows, candidate)
+        basis = between_steps(basis, data, rows, candidate)
         relation = Relation.from_labels(y)
         if candidate.target == "none":
             return Learned(self.metric(basis, _short(basis, data, rows, candidate), "none"), None)
@@ -141,11 +141,36 @@ class TwoSteps:
         )
 
 
-def between_steps(basis: Basis, X: Any, rows: IntArray, candidate: Candidate) -> Basis:
+def between_steps(basis: Basis, data: TrainingData, rows: IntArray, candidate: Candidate) -> Basis:
     """What step 2 learns on: groups normalised and features weighed as a candidate says."""
     if candidate.normalise_groups == "scale":
-        return replace(basis, normalise="none", weigh=candidate.weigh).scaled(X, rows)
-    return replace(basis, normalise=candidate.normalise_groups, weigh=candidate.weigh)
+        made = replace(basis, normalise="none", weigh=candidate.weigh).scaled(data.X, rows)
+    else:
+        made = replace(basis, normalise=candidate.normalise_groups, weigh=candidate.weigh)
+    return with_plain_distance(made, data, rows) if candidate.plain else made
+
+
+def with_plain_distance(basis: Basis, data: TrainingData, rows: IntArray) -> Basis:
+    """A basis of all groups whose distance is the mean of that of a linear basis and of plain Euclidean distance.
+
+    Plain distance is multiplied so that both have the same mean over the samples.
+    """
+    own, plain = (_mean_square(each.transform(data.X, rows)) for each in (basis, data.plain_basis()))
+    place = {name: at for at, name in enumerate(basis.groups)}
+    factors = {}
+    for k, (name, columns) in enumerate(zip(data.groups.names, data.groups.columns, strict=True)):
+        A = np.eye(len(columns)) * own / plain
+        if name in place:
+            L = basis.only([place[name]]).over_columns(None)[:, np.argsort(np.argsort(columns))]
+            A += L.T.astype(np.float64) @ L
+        values, vectors = np.linalg.eigh(A / 2)
+        factors[k] = vectors * np.sqrt(values)
+    return replace(data.basis(factors), weigh=1.0)
+
+
+def _mean_square(Z: Array) -> float:
+    """Of the lengths of samples, measured from their mean."""
+    return float(Z.var(axis=0, dtype=np.float64).sum())
 
 
 def _short(basis: Basis, data: TrainingData, rows: IntArray, candidate: Candidate) -> Array | None:
