@@ -23,8 +23,8 @@ calibration  each quarter of View 1's training people left out in turn, the othe
              rate_over, rate_under  realised false match rate at the threshold for 1e-2, over 1e-2, in every quarter: at
                       most 2, at least 0.5
 time_left    progress lines of these fits, which have no terminal: the time left that a line names, from a tenth of the
-             fit's time on, against the time that the fit took from there. Times are rounded: a line is wrong where all of
-             its rounding interval is off by more than a factor of two.
+             fit's time on, against the time that the fit took from there. Times are rounded: a line is wrong where
+             all of its rounding interval is off by more than a factor of two.
              time_left_wrong  share of the lines that are wrong: at most 0
 
 `--work DIR` keeps stores, models and results: what is there is not done again. `--without NAME[,NAME]` leaves parts
