@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from samekind.events import Event, Observer
 from samekind.kernels.spectral import Matrix
 from samekind.kernels.statistics import standard_error
-from samekind.solvers.events import Event, Observer
 from samekind.solvers.joint.problem import JointProblem
 from samekind.solvers.joint.schedule import CHECK_EVERY, NEARLY, SETTLED, expected_gain, within_noise
 from samekind.solvers.joint.stage_solvers import StageSolver
