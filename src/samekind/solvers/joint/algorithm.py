@@ -8,13 +8,12 @@ from typing import Literal
 
 import numpy as np
 
-from samekind.kernels.spectral import Matrix, with_fixed_signs
+from samekind.kernels.spectral import Matrix
 from samekind.kernels.statistics import standard_error
 from samekind.solvers.events import Observer, unobserved
 from samekind.solvers.joint.monitor import Reporter, StageMonitor
 from samekind.solvers.joint.problem import JointProblem
 from samekind.solvers.joint.schedule import HELD_OUT_ANCHORS, sample_sizes
-from samekind.solvers.joint.span import has_span, in_span
 from samekind.solvers.joint.stage_solvers import ConvexSolver, FactoredSolver, SolverName, StageResult, StageSolver
 from samekind.solvers.joint.state import JointState
 from samekind.solvers.optimise.certificate import Certificate, certify
@@ -43,7 +42,7 @@ class JointOptions:
 
 @dataclass(frozen=True)
 class JointResult:
-    """`A = L L^T`; where `outside` is not 0, `A = L L^T + outside (I - span span^T)`."""
+    """`A = L L^T`."""
 
     L: Matrix  # (D, r), columns by falling length
     certificate: Certificate
@@ -56,8 +55,6 @@ class JointResult:
     converged: bool  # the gap was closed, before any cut to n_components; on samples, as far as their noise lets it;
     # over L of bounded rank, where no gap closes, at a stationary point
     stopped: bool  # by the observer
-    outside: float = 0.0  # what A is, times the identity, outside of the span: the ridge's centre
-    span: Matrix | None = None  # (D, p), orthonormal: of the samples, where it was solved in their span
 
 
 def solve_joint(
@@ -68,19 +65,11 @@ def solve_joint(
     resume: JointState | None = None,
     keep: Callable[[JointState], None] = lambda state: None,
 ) -> JointResult:
-    """Algorithm 2; `keep` is given what to `resume` from.
-
-    With more features than samples it is solved in the span of the samples, and states are in its coordinates.
-    """
-    whole, V = problem, None
-    if has_span(problem):
-        problem, V = in_span(problem)
+    """Algorithm 2; `keep` is given what to `resume` from."""
     stage_solver = _stage_solver(problem, options)
     stages = _stages(problem, options)
     state = JointState(0, stage_solver.first(stages[0], options.seed)) if resume is None else resume
-    fixed_rank = stage_solver.name == "factored" and options.n_components is not None
-    shift = _lost_outside(whole, V) if fixed_rank and V is not None else 0.0
-    reporter = Reporter(observe, keep, options.max_iter, stages, options.tol, shift)
+    reporter = Reporter(observe, keep, options.max_iter, stages, options.tol)
     while True:
         keep(state)
         stage, last = stages[state.stage], state.stage == len(stages) - 1
@@ -89,8 +78,7 @@ def solve_joint(
         if last or reporter.stopped or state.earlier_iterations >= options.max_iter:
             break
     result = _finished(problem, stage, stage_solver, reached, state, options.seed)
-    result = replace(result, converged=result.converged and last, stopped=reporter.stopped)
-    return result if V is None else _out_of_span(result, V, whole, options.n_components)
+    return replace(result, converged=result.converged and last, stopped=reporter.stopped)
 
 
 def choose_solver(n_features: int, n_components: int | None, n_samples: int) -> SolverName:
@@ -195,27 +183,4 @@ def _finished(
         state.earlier_evaluations,
         converged=converged,
         stopped=False,
-    )
-
-
-def _lost_outside(problem: JointProblem, V: Matrix) -> float:
-    """What a centred ridge costs outside of the span, where a metric of few components is 0."""
-    return problem.ridge / 2 * problem.centre**2 * float(V.shape[0] - V.shape[1])
-
-
-def _out_of_span(result: JointResult, V: Matrix, problem: JointProblem, n_components: int | None) -> JointResult:
-    """The result in the coordinates of Z; its gap is that to the best metric of any rank."""
-    certificate = result.certificate
-    lost = 0.0 if n_components is None else _lost_outside(problem, V)
-    if lost:
-        slope = min(certificate.smallest_eigenvalue, -problem.ridge * problem.centre)
-        value, gap = certificate.value + lost, certificate.gap + lost
-        certificate = replace(certificate, value=value, gap=gap, smallest_eigenvalue=slope)
-    return replace(
-        result,
-        L=with_fixed_signs(V @ result.L),
-        certificate=certificate,
-        objective=result.objective + lost,
-        outside=problem.centre if n_components is None else 0.0,
-        span=V,
     )

@@ -28,7 +28,6 @@ class Reporter:
     max_iter: int
     stages: list[JointProblem]
     tol: float
-    shift: float = 0.0  # what f has beyond that of the problem solved
     stopped: bool = False
 
     def report(
@@ -37,7 +36,7 @@ class Reporter:
         iteration += state.earlier_iterations
         left = self._left(problem, state, iteration)
         details = {"n_anchors": problem.objective.n_anchors} | details
-        event = Event("joint", iteration, self.max_iter, objective + self.shift, rank, details, left=left)
+        event = Event("joint", iteration, self.max_iter, objective, rank, details, left=left)
         self.stopped = bool(self.observe(event))
         return self.stopped
 
