@@ -15,8 +15,8 @@ from samekind.estimators.presets import PRESETS, learner, names
 from samekind.estimators.progress import ProgressLines
 from samekind.estimators.use import codes_in_use
 from samekind.evaluation import calibrate, evaluate_codes
+from samekind.events import Event
 from samekind.extraction import with_roots
-from samekind.solvers.events import Event
 from samekind.store import DiskStore
 from tests.picture_folders import write_pictures
 

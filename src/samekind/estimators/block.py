@@ -21,10 +21,10 @@ from samekind.estimators.validation import (
     ridge_from,
     search_from,
 )
+from samekind.events import Event
 from samekind.kernels.lengths import NORMALISATIONS, Normalise
 from samekind.losses.pairwise import Balance
 from samekind.model.basis import Basis
-from samekind.solvers.events import Event
 from samekind.store import FeatureStore
 from samekind.store.groups import GroupSpec
 from samekind.threads import single_threaded_blas

@@ -28,10 +28,10 @@ from samekind.estimators.tuning import LeftOut, Trial, class_folds
 from samekind.estimators.two_steps import Learned, TwoSteps
 from samekind.estimators.use import groups_with_mirror
 from samekind.estimators.validation import check_callback, check_choice, check_count, check_cv, check_number
+from samekind.events import Event
 from samekind.kernels.lengths import Normalise
 from samekind.kernels.types import MIRRORS, Mirror
 from samekind.model.basis import Basis
-from samekind.solvers.events import Event
 from samekind.store import FeatureStore
 from samekind.store.groups import GroupSpec
 from samekind.threads import single_threaded_blas

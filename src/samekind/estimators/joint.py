@@ -29,10 +29,10 @@ from samekind.estimators.validation import (
     ridge_from,
     trace_bound_from,
 )
+from samekind.events import Event
 from samekind.kernels.lengths import NORMALISATIONS, Normalise
 from samekind.losses.pairwise import Balance
 from samekind.relation import Relation
-from samekind.solvers.events import Event
 from samekind.store import FeatureStore
 from samekind.threads import single_threaded_blas
 

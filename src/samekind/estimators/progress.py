@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from samekind.estimators.time_left import Clock, Pace, Stage, TimeLeft, words_for
-from samekind.solvers.events import Event
+from samekind.events import Event
 
 if TYPE_CHECKING:
     from rich.console import Console

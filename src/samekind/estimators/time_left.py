@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
-from samekind.solvers.events import Event
+from samekind.events import Event
 
 RECENT = 20  # iterations whose mean is the pace
 EARLY = 0.1  # share of the whole before which no time left is named

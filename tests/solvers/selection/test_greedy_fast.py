@@ -189,7 +189,7 @@ def test_blocks_are_solved_on_samples_of_the_pairs(loss):
 
 def test_samples_grow_when_they_promise_too_much(loss):
     _, events, states = select(loss, *mixed(), max_groups=5, samples=replace(SAMPLES, first=20, faithful=1e9))
-    sizes = [json.loads(facts)["memory"]["block_sample"] for _, facts in states[:-1]]
+    sizes = [restored(kept).solver["block_sample"] for kept in states[:-1]]
     anchors = [event.details["n_anchors"] for event in events]
     assert len(sizes) == len(events)
     assert sizes[-1] > 20
@@ -202,7 +202,7 @@ def test_samples_grow_when_they_promise_too_much(loss):
 def test_samples_that_promise_little_may_be_smaller(loss):
     samples = replace(SAMPLES, smallest=20, faithful=0.01, generous=0.01)
     _, events, states = select(loss, *planted(), max_groups=3, samples=samples)
-    sizes = [json.loads(facts)["memory"]["block_sample"] for _, facts in states]
+    sizes = [restored(kept).solver["block_sample"] for kept in states]
     anchors = [event.details["n_anchors"] for event in events]
     assert min(anchors) < anchors[0]
     assert min(sizes) == 20

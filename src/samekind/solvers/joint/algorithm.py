@@ -8,9 +8,9 @@ from typing import Literal
 
 import numpy as np
 
+from samekind.events import Observer, unobserved
 from samekind.kernels.spectral import Matrix
 from samekind.kernels.statistics import standard_error
-from samekind.solvers.events import Observer, unobserved
 from samekind.solvers.joint.monitor import Reporter, StageMonitor
 from samekind.solvers.joint.problem import JointProblem
 from samekind.solvers.joint.schedule import HELD_OUT_ANCHORS, sample_sizes
@@ -168,7 +168,7 @@ def _finished(
     if sampled:
         estimates = seen.factored_batch_values(L)
     else:
-        estimates = np.array([stage_solver.value(stage, L) if dear else certificate.value])
+        estimates = np.array([stage.factored_value(L) if dear else certificate.value])
     converged = bool(reached.converged)
     if stage_solver.n_components is None and not (sampled or dear) and np.isfinite(certificate.gap):
         converged &= certificate.optimal

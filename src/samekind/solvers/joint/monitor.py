@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from samekind.events import Event, Observer
 from samekind.kernels.spectral import Matrix
 from samekind.kernels.statistics import standard_error
-from samekind.solvers.events import Event, Observer
 from samekind.solvers.joint.problem import JointProblem
 from samekind.solvers.joint.schedule import CHECK_EVERY, NEARLY, SETTLED, expected_gain, within_noise
 from samekind.solvers.joint.stage_solvers import StageSolver
@@ -119,10 +119,9 @@ class StageMonitor:
 
     def _little_is_gained(self, values: tuple[float, ...]) -> bool:
         """In the last iteration, or in all that are to be expected."""
-        tol, level = self.reporter.tol, abs(values[-1])
-        if expected_gain(values) <= NEARLY * tol * level:
-            return True
-        return len(values) > 1 and values[-2] - values[-1] <= max(0.0, SETTLED * tol * level)
+        tol = self.reporter.tol * abs(values[-1])
+        little = len(values) > 1 and values[-2] - values[-1] <= SETTLED * tol
+        return little or expected_gain(values) <= NEARLY * tol
 
 
 def _cost(problem: JointProblem) -> float:

@@ -5,6 +5,7 @@ from typing import Literal, Protocol, TypeAlias
 
 import numpy as np
 
+from samekind.kernels.scatters import scatters
 from samekind.kernels.spectral import Matrix, eigh, principal_axes, rank_of, with_fixed_signs
 from samekind.kernels.types import Array
 from samekind.solvers.joint.problem import JointProblem
@@ -13,7 +14,7 @@ from samekind.solvers.joint.state import JointState
 from samekind.solvers.optimise import factored, projected
 from samekind.solvers.optimise.certificate import Certificate
 from samekind.solvers.optimise.preconditioner import Preconditioned, Preconditioner
-from samekind.solvers.optimise.within_class import WithinClassWhitening, scatters
+from samekind.solvers.optimise.within_class import WithinClassWhitening
 
 FIRST_RANK = 16  # where the staircase begins at the least
 MOST_FITTINGS = 30  # in either direction
@@ -63,8 +64,6 @@ class StageSolver(Protocol):
 
     def factor(self, point: Matrix, n_components: int | None) -> Matrix: ...
 
-    def value(self, stage: JointProblem, L: Matrix) -> float: ...
-
     def rank(self, point: Matrix) -> int: ...
 
 
@@ -110,9 +109,6 @@ class ConvexSolver:
     def factor(self, point: Matrix, n_components: int | None) -> Matrix:
         return self.preconditioner.factor(point)[:, :n_components]
 
-    def value(self, stage: JointProblem, L: Matrix) -> float:
-        return stage.value(L @ L.T)
-
     def rank(self, point: Matrix) -> int:
         return rank_of(point, self.preconditioner.scatter)
 
@@ -136,7 +132,7 @@ class FactoredSolver:
             return L
         axes = stage.centre**0.5 * self._principal_axes(stage, self.most(stage))
         axes = factored.within_trace(axes, stage.trace_bound)
-        return axes if self.value(stage, axes) < self.value(stage, L) else L
+        return axes if stage.factored_value(axes) < stage.factored_value(L) else L
 
     def _principal_axes(self, stage: JointProblem, rank: int) -> Matrix:
         """The leading eigenvectors of Z's scatter."""
@@ -157,11 +153,11 @@ class FactoredSolver:
     def _fitted(self, stage: JointProblem, L: Matrix) -> Matrix:
         """Twice the distances, or half of them, as long as that lowers f, which is convex in them."""
         best = factored.within_trace(L, stage.trace_bound)
-        value = self.value(stage, best)
+        value = stage.factored_value(best)
         for times in (2.0, 0.5):
             for _ in range(MOST_FITTINGS):
                 trial = factored.within_trace(best * times**0.5, stage.trace_bound)
-                tried = self.value(stage, trial)
+                tried = stage.factored_value(trial)
                 if not tried < value:
                     break
                 best, value = trial, tried
@@ -199,9 +195,6 @@ class FactoredSolver:
 
     def factor(self, point: Matrix, n_components: int | None) -> Matrix:
         return principal_axes(point, scatter=self.preconditioner.scatter)
-
-    def value(self, stage: JointProblem, L: Matrix) -> float:
-        return stage.factored_value(L)
 
     def rank(self, point: Matrix) -> int:
         return int(point.shape[1])

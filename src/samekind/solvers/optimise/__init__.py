@@ -1,6 +1,6 @@
 """Descent for convex functions of a matrix, and over its factor.
 
-    projected        accelerated projected gradients with a bound on the gap         (Beck and Teboulle, 2009)
+    projected        projected quasi-Newton with a bound on the gap                  (Schmidt et al., 2009)
     factored         A = L L^T: L-BFGS up a staircase of ranks, with a certificate   (Burer and Monteiro, 2003)
       lbfgs          limited-memory BFGS whose whole state can be written down       (Nocedal, 1980)
       within_class   coordinates whitened within classes

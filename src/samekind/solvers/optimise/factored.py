@@ -9,13 +9,13 @@ stationary, and is certified, widened, or taken further down by a smaller tolera
 follows from the state of its leg, so that a run can be resumed in the middle of any.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from samekind.checkpoint import Resumable
 from samekind.kernels.spectral import Matrix, estimated_gap, principal_axes
 from samekind.solvers.optimise import lbfgs
 from samekind.solvers.optimise.certificate import Certificate, ConvexMetricProblem, certify
@@ -46,7 +46,7 @@ class FactoredSolution:
 
 
 @dataclass(frozen=True)
-class FactoredState:
+class FactoredState(Resumable):
     """Where a run stands: the leg, its L-BFGS, and what went before it."""
 
     leg: Leg
@@ -63,33 +63,6 @@ class FactoredState:
     @property
     def n_evaluations(self) -> int:
         return self.earlier_evaluations + self.run.n_evaluations
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """What a file keeps as arrays."""
-        return self.run.arrays()
-
-    def facts(self) -> dict[str, bool | int | float | str]:
-        """What a file keeps as JSON."""
-        return self.run.facts() | {
-            "leg": self.leg,
-            "n_features": self.shape[0],
-            "rank": self.shape[1],
-            "tightenings": self.tightenings,
-            "earlier_iterations": self.earlier_iterations,
-            "earlier_evaluations": self.earlier_evaluations,
-        }
-
-    @classmethod
-    def restored(cls, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> "FactoredState":
-        """From `arrays()` and `facts()`."""
-        return cls(
-            facts["leg"],
-            (int(facts["n_features"]), int(facts["rank"])),
-            lbfgs.LBFGSState.restored(arrays, facts),
-            int(facts["tightenings"]),
-            int(facts["earlier_iterations"]),
-            int(facts["earlier_evaluations"]),
-        )
 
 
 @dataclass(frozen=True)

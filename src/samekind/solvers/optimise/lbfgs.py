@@ -4,12 +4,14 @@ The two-loop recursion of Nocedal (1980), with a line search that brackets a ste
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+
+from samekind.checkpoint import Resumable
 
 Vector: TypeAlias = NDArray[np.float64]
 Function: TypeAlias = Callable[[Vector], tuple[float, Vector]]  # value and gradient, in an array of its own
@@ -24,7 +26,7 @@ FIRST_REACH = 0.1  # the first step is at most this much of the length of x, if 
 
 
 @dataclass(frozen=True)
-class LBFGSState:
+class LBFGSState(Resumable):
     """Where a run stands between two iterations; its arrays are never written to."""
 
     x: Vector
@@ -36,41 +38,6 @@ class LBFGSState:
     n_iter: int = 0
     n_evaluations: int = 1
     at_rest: bool = False  # no further step is worth taking
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """What a file keeps as arrays."""
-        shape = len(self.steps), self.x.size
-        return {
-            "x": self.x,
-            "gradient": self.gradient,
-            "steps": np.reshape(self.steps, shape),
-            "changes": np.reshape(self.changes, shape),
-        }
-
-    def facts(self) -> dict[str, bool | int | float | str]:
-        """What a file keeps as JSON."""
-        return {
-            "value": self.value,
-            "scale": self.scale,
-            "n_iter": self.n_iter,
-            "n_evaluations": self.n_evaluations,
-            "at_rest": self.at_rest,
-        }
-
-    @classmethod
-    def restored(cls, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> "LBFGSState":
-        """From `arrays()` and `facts()`."""
-        return cls(
-            np.array(arrays["x"]),
-            float(facts["value"]),
-            np.array(arrays["gradient"]),
-            float(facts["scale"]),
-            tuple(np.array(step) for step in arrays["steps"]),
-            tuple(np.array(change) for change in arrays["changes"]),
-            int(facts["n_iter"]),
-            int(facts["n_evaluations"]),
-            bool(facts["at_rest"]),
-        )
 
 
 def started(function: Function, x0: Vector, scale: float | None = None) -> LBFGSState:
@@ -128,7 +95,9 @@ def _iterated(function: Function, state: LBFGSState, ftol: float, rounding: floa
 def _moved(state: LBFGSState, found: _Trial, ftol: float) -> LBFGSState:
     step, change = found.x - state.x, found.gradient - state.gradient
     scale, steps, changes = state.scale, state.steps, state.changes
-    if _dot(change, change) > 0 and _dot(step, change) > CURVED * _norm(step) * _norm(change):
+    if _dot(change, change) > 0 and _dot(step, change) > CURVED * math.sqrt(_dot(step, step)) * math.sqrt(
+        _dot(change, change)
+    ):
         scale = _dot(step, change) / _dot(change, change)
         steps, changes = (*steps, step)[-MEMORY:], (*changes, change)[-MEMORY:]
     return replace(
@@ -213,10 +182,6 @@ def _direction(state: LBFGSState) -> Vector:
     for (step, change, curvature), weight in zip(pairs, reversed(weights), strict=True):
         direction += (weight - _dot(change, direction) / curvature) * step
     return direction
-
-
-def _norm(a: Vector) -> float:
-    return math.sqrt(_dot(a, a))
 
 
 def _dot(a: Vector, b: Vector) -> float:

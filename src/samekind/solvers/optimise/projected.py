@@ -4,13 +4,15 @@ Schmidt, van den Berg, Friedlander and Murphy's method: a quadratic model of f, 
 minimised over the set by spectral projected gradient, and a line search goes towards where that is. f never rises.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+
+from samekind.checkpoint import Resumable
 
 Point: TypeAlias = NDArray[np.float64]
 
@@ -64,7 +66,7 @@ class Solution:
 
 
 @dataclass(frozen=True)
-class ProjectedState:
+class ProjectedState(Resumable):
     """Where a run stands; its arrays are never written to."""
 
     x: Point
@@ -79,41 +81,6 @@ class ProjectedState:
     n_evaluations: int
     converged: bool  # the gap is at most tol of f, or within its rounding
     at_rest: bool = False  # no step is found, or f hardly falls any more
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """What a file keeps as arrays."""
-        arrays = {"x": self.x, "gradient": self.gradient, "steps": self.steps, "changes": self.changes}
-        return arrays | {"recent": np.array(self.recent)}
-
-    def facts(self) -> dict[str, bool | int | float | str]:
-        """What a file keeps as JSON, which knows no infinity."""
-        return {
-            "value": self.value,
-            "lower": self.lower if np.isfinite(self.lower) else str(self.lower),
-            "curvature": self.curvature,
-            "iteration": self.iteration,
-            "n_evaluations": self.n_evaluations,
-            "converged": self.converged,
-            "at_rest": self.at_rest,
-        }
-
-    @classmethod
-    def restored(cls, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> "ProjectedState":
-        """From `arrays()` and `facts()`."""
-        return cls(
-            np.array(arrays["x"]),
-            np.array(arrays["gradient"]),
-            float(facts["value"]),
-            float(facts["lower"]),
-            float(facts["curvature"]),
-            np.array(arrays["steps"]),
-            np.array(arrays["changes"]),
-            tuple(np.asarray(arrays["recent"]).tolist()),
-            int(facts["iteration"]),
-            int(facts["n_evaluations"]),
-            bool(facts["converged"]),
-            bool(facts["at_rest"]),
-        )
 
 
 @dataclass(frozen=True)
@@ -161,11 +128,6 @@ def projections_worth(n_dimensions: int, n_pairs: int) -> int:
     return int(np.clip(worth, FEWEST_PROJECTIONS, MOST_PROJECTIONS))
 
 
-def first_curvature(value: float, g: Point) -> float:
-    """A guess: the first step would halve f, if f went on as it starts."""
-    return max(float(np.vdot(g, g)) / max(value, 1e-300), 1e-300)
-
-
 def strongly_convex_bound(problem: ProjectedProblem, m: float, y: Point, value: float, g: Point) -> float:
     """`min_z f(y) + <g, z - y> + m/2 ||z - y||^2` over the convex set, f - m/2 ||x||^2 being convex; -inf for m = 0."""
     if m <= 0:
@@ -209,13 +171,13 @@ def _begun(problem: ProjectedProblem, x0: Point, curvature: float | None) -> Pro
         raise ValueError(
             "The objective is not finite: the features are too large for their precision. Scale them down."
         )
-    lower = problem.lower_bound(x, value, g)
+    halving = max(float(np.vdot(g, g)) / max(value, 1e-300), 1e-300)  # the first step would, if f fell as it starts
     return ProjectedState(
         x,
         g,
         value,
-        lower=lower,
-        curvature=first_curvature(value, g) if curvature is None else curvature,
+        lower=problem.lower_bound(x, value, g),
+        curvature=halving if curvature is None else curvature,
         steps=np.zeros((0, x.size)),
         changes=np.zeros((0, x.size)),
         recent=(value,),

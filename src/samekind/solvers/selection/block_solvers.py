@@ -34,13 +34,15 @@ class BlockSolver(Protocol):
 
     def memory(self) -> dict[str, float | None]:
         """What it has learned from earlier rounds, for `recall`."""
-        ...
+        return {}
 
-    def recall(self, memory: Mapping[str, Any]) -> None: ...
+    def recall(self, memory: Mapping[str, Any]) -> None:
+        """Go on with what was learned."""
+        return None
 
 
 @dataclass(frozen=True)
-class ExactBlocks:
+class ExactBlocks(BlockSolver):
     """On all pairs of the objective."""
 
     tol: float
@@ -49,12 +51,6 @@ class ExactBlocks:
     def solve(self, problem: BlockProblem, value: float, weights: Weights, n_rounds: int) -> Solved:
         solution = projected.minimise(problem, problem.start, tol=self.tol, max_iter=self.max_iter)
         return Solved(solution.x, solution.value, {"n_iter": solution.n_iter, "converged": solution.converged})
-
-    def memory(self) -> dict[str, float | None]:
-        return {}
-
-    def recall(self, memory: Mapping[str, Any]) -> None:
-        pass
 
 
 @dataclass(frozen=True)
@@ -70,7 +66,7 @@ class SampleOptions:
     generous: float = 0.9  # if more does, half as large
 
 
-class SampledBlocks:
+class SampledBlocks(BlockSolver):
     """On a gradient-corrected sample of the pairs, drawn anew in each round.
 
     Where much of f is lost to the sample's noise, it is corrected again where the solve ended, and goes on.

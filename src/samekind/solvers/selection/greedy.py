@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from samekind.compute.sources import PresentDistances
+from samekind.events import Event, Observer, unobserved
 from samekind.kernels.spectral import Norm, leading_factor
 from samekind.kernels.statistics import standard_error
 from samekind.objective import Objective, Weights
-from samekind.solvers.events import Event, Observer, unobserved
 from samekind.solvers.optimise.preconditioner import Preconditioner
 from samekind.solvers.selection.block_solvers import BlockSolver, ExactBlocks, SampledBlocks, SampleOptions
 from samekind.solvers.selection.blocks import BlockMetric, BlockProblem, curvature_by_scale

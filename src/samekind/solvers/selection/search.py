@@ -38,12 +38,14 @@ class Search(Protocol):
 
     def memory(self) -> dict[str, NDArray[Any]]:
         """What it remembers of earlier rounds, for `recall`."""
-        ...
+        return {}
 
-    def recall(self, arrays: Mapping[str, NDArray[Any]]) -> None: ...
+    def recall(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Go on with what was remembered."""
+        return None
 
 
-class ExactSearch:
+class ExactSearch(Search):
     """All groups exactly, in every round: the paper's line 4."""
 
     def __init__(self, scoring: Scoring, groups: Sequence[int]):
@@ -54,12 +56,6 @@ class ExactSearch:
         scores = self.scoring.exact(weights, self.groups, metric)
         best = first_of_best(scores, self.scoring.rounding)
         return Choice(self.groups[best], float(scores[best]))
-
-    def memory(self) -> dict[str, NDArray[Any]]:
-        return {}
-
-    def recall(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        pass
 
 
 def first_of_best(scores: Point, rounding: float) -> int:
@@ -83,7 +79,7 @@ class LazyOptions:
         return max(1, round(share * self.n_leaders)), round(share * self.n_random)
 
 
-class LazySearch:
+class LazySearch(Search):
     """Stochastic lazy greedy search; in the first round all groups are sketched."""
 
     def __init__(self, scoring: Scoring, groups: Sequence[int], seed: int, options: LazyOptions | None = None):
