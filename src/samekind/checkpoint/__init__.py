@@ -1,4 +1,4 @@
-"""What a running fit writes down, so that it can go on after it was stopped.
+"""What a running fit writes to files, so that it can be resumed after it was stopped.
 
     resumable   a solver's state as arrays and JSON, and back        Resumable
     folder      snapshots in a folder, checksummed, of one fit       Checkpoint, Snapshot, CheckpointError

@@ -1,4 +1,4 @@
-"""Who is told how the experiment goes."""
+"""Progress of the experiment."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext

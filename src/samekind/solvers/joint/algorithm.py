@@ -22,7 +22,7 @@ from samekind.solvers.optimise.within_class import WithinClassWhitening
 
 LARGEST_CONVEX = 600  # dimensions: beyond them an eigendecomposition per step is what a convex step costs, unless
 SAMPLES_PER_DIMENSION = 5  # there are so many samples that their pairs cost more
-CERTIFIED_ON = 1024  # anchors, where a certificate over all rows would be by far the dearest evaluation
+CERTIFIED_ON = 1024  # anchors, where a certificate over all rows would be by far the most expensive evaluation
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class JointResult:
     solver: str
     n_iter: int
     n_evaluations: int
-    converged: bool  # the gap was closed, before any cut to n_components; on samples, as far as their noise lets it;
+    converged: bool  # the gap was closed, before any cut to n_components; on samples, within their noise;
     # over L of bounded rank, where no gap closes, at a stationary point
     stopped: bool  # by the observer
 
@@ -117,7 +117,7 @@ def _descended(
     state: JointState,
     options: JointOptions,
 ) -> StageResult:
-    """To where a stage has no more to give: on a sample that is its noise."""
+    """To the end of a stage: on a sample, where gains are within its noise."""
     stage, last = stages[state.stage], state.stage == len(stages) - 1
     no_gap = stage_solver.name == "factored" and options.n_components is not None
     settles = last and no_gap and len(stages) > 1
@@ -162,7 +162,7 @@ def _finished(
         dear = certificate is None and not sampled and stage_solver.name == "factored" and many
         judge = problem.on_sample(CERTIFIED_ON, rng) if dear else seen
         bound = reached.bound if certificate is None else certificate.value - certificate.gap
-        known_bound = -np.inf if dear or sampled else bound  # that of these very rows
+        known_bound = -np.inf if dear or sampled else bound  # a bound for the same rows
         evaluation = judge.value_and_gradient_at(L)
         certificate, _ = certify(judge, L @ L.T, L.shape[1], stage_solver.tol, known_bound, evaluation)
     if sampled:

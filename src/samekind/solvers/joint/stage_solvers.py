@@ -24,7 +24,7 @@ SolverName: TypeAlias = Literal["convex", "factored"]
 
 
 class StageObserver(Protocol):
-    """Who listens to a stage, and may end it by saying True."""
+    """Observes a stage, and may end it by returning True."""
 
     def on_convex(self, now: projected.Progress) -> bool: ...
 
@@ -39,7 +39,7 @@ class StageResult:
     converged: bool
     certificate: Certificate | None
     hint: float | None  # curvature or scale, for the next stage
-    bound: float = -np.inf  # what f is known not to go below
+    bound: float = -np.inf  # a lower bound of f
 
 
 class StageSolver(Protocol):
@@ -81,7 +81,7 @@ class ConvexSolver:
     def descend(
         self, stage: JointProblem, state: JointState, max_iter: int, observe: StageObserver, *, certified: bool
     ) -> StageResult:
-        """In the preconditioner's coordinates; everyone else sees A."""
+        """In the preconditioner's coordinates; callers and observers get A."""
         resume = state.run if isinstance(state.run, projected.ProjectedState) else None
         by = self.preconditioner
         solution = projected.minimise(
@@ -141,7 +141,7 @@ class FactoredSolver:
         return with_fixed_signs(eigh(total)[1][:, ::-1][:, :rank])
 
     def _discriminants(self, stage: JointProblem, seed: int) -> Matrix:
-        """The leading directions between classes, as long as serves; short random ones where there are fewer."""
+        """The leading directions between classes, scaled to fit f; short random ones where there are fewer."""
         n_features = stage.n_features
         most = self.most(stage)
         rank = most if self.n_components is not None else min(most, max(FIRST_RANK, n_features // 4))
@@ -166,7 +166,7 @@ class FactoredSolver:
     def descend(
         self, stage: JointProblem, state: JointState, max_iter: int, observe: StageObserver, *, certified: bool
     ) -> StageResult:
-        """Up the staircase where the rank is open; on a sample only as far as its noise allows."""
+        """Up the staircase of ranks unless the rank is fixed; on a sample only as far as its noise allows."""
         certified = certified or self.n_components is None
         solution = factored.minimise_factored(
             stage,

@@ -47,7 +47,7 @@ class FactoredSolution:
 
 @dataclass(frozen=True)
 class FactoredState(Resumable):
-    """Where a run stands: the leg, its L-BFGS, and what went before it."""
+    """The state of a run: the leg, its L-BFGS, and counts of earlier legs."""
 
     leg: Leg
     shape: tuple[int, ...]  # of L
@@ -92,7 +92,7 @@ def minimise_factored(
     """From L0, up the staircase to `max_rank` columns or to a relative gap of `tol`.
 
     `certified=False` stays at the rank of L0 and ends where L is stationary. `scale` is that of a similar problem's
-    last run, in the same `coordinates`. With `resume` neither it nor L0 is looked at. Where nothing bounds f from
+    last run, in the same `coordinates`. With `resume` neither it nor L0 is used. Where nothing bounds f from
     below, the gap is estimated, in the coordinates of the `preconditioner`.
     """
     descent = _Descent(problem, tol, max_iter, observe, coordinates)
@@ -136,7 +136,7 @@ def _nearly_optimal(certificate: Certificate, A: Matrix, G: Matrix, by: Precondi
 
 
 class _Descent:
-    """Legs of L-BFGS for one problem and one listener."""
+    """Legs of L-BFGS for one problem and one observer."""
 
     def __init__(
         self,
@@ -276,7 +276,7 @@ def _widened(
 ) -> Matrix | None:
     """L with columns along which f falls, at most as many as it has; None when none lowers f.
 
-    A full L gives up its shortest columns for them: a column of almost no length cannot find its way by itself.
+    A full L gives up its shortest columns for them: a column of almost no length hardly moves.
     """
     if L.shape[1] == max_rank:
         L = principal_axes(L, NEGLIGIBLE, scatter)

@@ -1,4 +1,4 @@
-"""Limited-memory BFGS whose whole state can be written down: a run that goes on from it makes the same floats.
+"""Limited-memory BFGS whose whole state can be written to a file: a resumed run gives the same floats.
 
 The two-loop recursion of Nocedal (1980), with a line search that brackets a step for the weak Wolfe conditions.
 """
@@ -18,7 +18,7 @@ Function: TypeAlias = Callable[[Vector], tuple[float, Vector]]  # value and grad
 
 MEMORY = 20  # pairs of steps and gradient changes that are remembered
 FALL, FLATTENING = 1e-4, 0.9  # shares of the slope, for weak Wolfe: how far f must fall, and what may be left of it
-MAX_TRIES = 30  # points that one line search looks at
+MAX_TRIES = 30  # evaluations of one line search
 SHORTEST, LONGEST = 0.1, 0.5  # shares of a bracket between which the next trial lies
 LEAST_GROWTH, MOST_GROWTH = 2.0, 10.0  # of a step at whose end f still falls steeply
 CURVED = 1e-12  # a pair is remembered when the cosine between its step and its change is above this
@@ -32,12 +32,12 @@ class LBFGSState(Resumable):
     x: Vector
     value: float
     gradient: Vector
-    scale: float  # what stands for the inverse Hessian where the memory knows nothing
+    scale: float  # of the initial inverse Hessian
     steps: tuple[Vector, ...] = ()  # oldest first, as their changes of the gradient
     changes: tuple[Vector, ...] = ()
     n_iter: int = 0
     n_evaluations: int = 1
-    at_rest: bool = False  # no further step is worth taking
+    at_rest: bool = False  # no further step lowers f
 
 
 def started(function: Function, x0: Vector, scale: float | None = None) -> LBFGSState:
@@ -114,7 +114,7 @@ def _moved(state: LBFGSState, found: _Trial, ftol: float) -> LBFGSState:
 
 
 def _search(function: Function, state: LBFGSState, rounding: float) -> tuple[_Trial | None, int]:
-    """A lower point along the direction that the memory gives, None where there is none, and the points looked at."""
+    """A lower point along the direction that the memory gives, None where there is none, and the points tried."""
     direction = _direction(state)
     slope = _dot(state.gradient, direction)
     if not slope < 0:
@@ -171,7 +171,7 @@ def _first_scale(x: Vector, value: float, gradient: Vector) -> float:
 
 
 def _direction(state: LBFGSState) -> Vector:
-    """The two-loop recursion: minus the gradient times what the memory knows of the inverse Hessian."""
+    """The two-loop recursion: minus the gradient times the approximate inverse Hessian."""
     direction = -state.gradient
     pairs = [(step, change, _dot(step, change)) for step, change in zip(state.steps, state.changes, strict=True)]
     weights = []

@@ -1,4 +1,4 @@
-"""Coordinates in which the scale of features does no harm: `A = W M W^T`, W from the scatter within classes.
+"""Coordinates in which the scale of features does not matter: `A = W M W^T`, W from the scatter within classes.
 
 Along a principal axis of variance s within classes, f curves in A by about `c (2 s)^2 + ridge`; W makes that 1. The
 positive semi-definite cone stays what it is under a congruence, and the trace bound becomes one on `<W^T W, M>`.
@@ -58,7 +58,7 @@ class Preconditioner:
 
     @property
     def trace_weights(self) -> NDArray[np.float64]:
-        """tr A is the sum of M's diagonal, so weighed."""
+        """tr A is the sum of M's diagonal with these weights."""
         return self.scales**2
 
     def metric(self, M: Matrix) -> Matrix:

@@ -1,7 +1,7 @@
-"""Projected quasi-Newton, for any convex problem whose projection is cheap next to f: few looks at f, many projections.
+"""Projected quasi-Newton, for convex problems whose projection is cheap next to f: few evaluations, many projections.
 
 Schmidt, van den Berg, Friedlander and Murphy's method: a quadratic model of f, by L-BFGS from the last steps, is
-minimised over the set by spectral projected gradient, and a line search goes towards where that is. f never rises.
+minimised over the set by spectral projected gradient, and a line search goes towards its minimiser. f never rises.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ Point: TypeAlias = NDArray[np.float64]
 
 PATIENCE = 10  # f is at rest when it falls by no more than its rounding in so many iterations
 REMEMBERED = 8  # steps that the model is made from
-BENT = 1e-8  # cosine of a step and the change of the gradient below which it tells nothing of the curvature
+BENT = 1e-8  # cosine of a step and the change of the gradient below which it is not used
 MOST_PROJECTIONS = 12  # of the minimisation of a model
 FEWEST_PROJECTIONS = 3
 PAIRS_PER_PROJECTION = 2  # times D^2: measured with D = 240 and 1,000 samples, on one core
@@ -38,7 +38,7 @@ class ProjectedProblem(Protocol):
 
     @property
     def n_projections(self) -> int:
-        """How many projections a look at f is worth, `MOST_PROJECTIONS` at the most."""
+        """Projections that cost as much as an evaluation of f, at most `MOST_PROJECTIONS`."""
         ...
 
     def value_and_gradient(self, x: Point) -> tuple[float, Point]: ...
@@ -46,7 +46,7 @@ class ProjectedProblem(Protocol):
     def project(self, x: Point) -> Point: ...
 
     def lower_bound(self, x: Point, value: float, gradient: Point) -> float:
-        """What f cannot go below, from its value and gradient at one point; -inf where nothing is known."""
+        """A lower bound of f, from its value and gradient at one point; -inf if there is none."""
         ...
 
     def estimated_gap(self, x: Point, gradient: Point) -> float:
@@ -72,7 +72,7 @@ class ProjectedState(Resumable):
     x: Point
     gradient: Point
     value: float
-    lower: float  # what f cannot go below
+    lower: float  # a lower bound of f
     curvature: float
     steps: Point  # (m, size of x) last steps, oldest first
     changes: Point  # of the gradient along them
@@ -109,7 +109,7 @@ def minimise(
     Where nothing bounds f from below, the problem's `estimated_gap` stands for the gap. One within the rounding of f is
     closed.
 
-    `curvature` is a first estimate, from a similar problem. With `resume` neither it nor x0 is looked at.
+    `curvature` is a first estimate, from a similar problem. With `resume` neither it nor x0 is used.
     """
     now = _begun(problem, x0, curvature) if resume is None else resume
     while now.iteration < max_iter and not (now.converged or now.at_rest):
@@ -266,7 +266,7 @@ def _searched(problem: ProjectedProblem, now: ProjectedState, step: Point) -> tu
 
 
 def _learned(now: ProjectedState, step: Point, change: Point) -> tuple[float, Point, Point]:
-    """Curvature, steps and changes with one more, if it tells of the curvature."""
+    """Curvature, steps and changes with one more, if it is curved enough."""
     bend = float(step @ change)
     if bend <= BENT * float(np.linalg.norm(step) * np.linalg.norm(change)):
         return now.curvature, now.steps, now.changes

@@ -19,7 +19,7 @@ FLAT = 1e-9  # share of the strongest direction below which one is rounding
 
 @dataclass(frozen=True, eq=False)
 class WithinClassWhitening:
-    """`W`, its inverse, and the scatter of class means as W sees it."""
+    """`W`, its inverse, and the scatter of class means in its coordinates."""
 
     W: Matrix
     inverse: Matrix

@@ -1,4 +1,4 @@
-"""Algorithm 1: round by round the steepest feature group, its metric and the scale of what was there before."""
+"""Algorithm 1: in each round the feature group of the highest score, its block, and the scale of earlier blocks."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ class _Selection:
         )
 
     def _curvature_by_scale(self) -> float:
-        """Of the loss, from a sample where samples are many: it only has to be of the right size."""
+        """Of the loss, from a sample where samples are many: the order of magnitude is enough."""
         if not self.metric.blocks:
             return 0.0
         if self.objective.is_sample or self.objective.n_candidates <= self.samples.first:

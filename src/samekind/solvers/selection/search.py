@@ -1,7 +1,7 @@
 """Line 4 of Algorithm 1, which group comes next: by exact scores of all groups, or by stochastic lazy greedy search.
 
-Scores change slowly from round to round, so that a group's last known score tells whether it may be the next one: lazy
-greedy search (Minoux, 1978) evaluates only the groups that lead by it. A few groups drawn at random (Mirzasoleiman et
+Scores change slowly from round to round, so the last known scores show which groups may be next: lazy greedy search
+(Minoux, 1978) evaluates only the leading ones. A few groups drawn at random (Mirzasoleiman et
 al., "Lazier than lazy greedy", 2015) keep the scores of the others from going out of date. Both are scored by a
 sketch of the weights (`kernels.sketch`), and the best of these exactly.
 """
@@ -75,7 +75,7 @@ class LazyOptions:
     n_leaders: int = 100  # groups sketched again, the best by their last known scores
     n_random: int = 50  # and so many of the others
     n_exact: int = 4  # groups scored exactly, the best of those sketched
-    most_share: float = 0.2  # of all groups that are sketched again, at the most, leaders and others alike,
+    most_share: float = 0.2  # of all groups, at most, are sketched again, leaders and others together,
     fewest: int = 32  # but so many at least
 
     def counts(self, n_groups: int) -> tuple[int, int]:
@@ -93,7 +93,7 @@ class LazySearch(Search):
         self.groups = np.asarray(groups)
         self.seed = seed
         self.options = options or LazyOptions()
-        self.scores: Point | None = None  # sketched, each of the last round that had it
+        self.scores: Point | None = None  # sketched, of each group the last known one
         self.range: Range | None = None
         objective = scoring.objective
         self.layout = ClassLayout.of(objective.relation.class_sizes, objective.memory.classes // 8)
@@ -125,7 +125,7 @@ class LazySearch(Search):
         return {"range": self.range.Q, "scores": self.scores.copy()}
 
     def recall(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        if {"range", "scores"} <= arrays.keys():  # else there was no round yet, or it was another version's
+        if {"range", "scores"} <= arrays.keys():  # else there was no round yet
             self.range, self.scores = Range(arrays["range"]), arrays["scores"].copy()
 
     def _candidates(self, n_rounds: int) -> IntArray:

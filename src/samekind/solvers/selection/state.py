@@ -1,4 +1,4 @@
-"""Where a selection stands, and what it ends with."""
+"""The state of a selection, and its result."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ class Step(Resumable):
 
 @dataclass(frozen=True)
 class SelectionState(Resumable):
-    """Where a selection stands between two rounds: from its steps everything else is made again, to the last digit."""
+    """The state between two rounds: from its steps everything else is recomputed, to the last digit."""
 
     steps: tuple[Step, ...] = ()
     value: float = np.inf
