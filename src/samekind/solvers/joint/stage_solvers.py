@@ -168,7 +168,7 @@ class FactoredSolver:
     ) -> StageResult:
         """Up the staircase of ranks unless the rank is fixed; on a sample only as far as its noise allows."""
         certified = certified or self.n_components is None
-        solution = factored.minimise_factored(
+        made = factored.minimise_factored(
             stage,
             state.start,
             max_rank=self.most(stage),
@@ -181,14 +181,7 @@ class FactoredSolver:
             coordinates=self.coordinates,
             preconditioner=self.preconditioner,
         )
-        return StageResult(
-            solution.L,
-            solution.n_iter,
-            solution.n_evaluations,
-            solution.converged,
-            solution.certificate,
-            solution.scale,
-        )
+        return StageResult(made.L, made.n_iter, made.n_evaluations, made.converged, made.certificate, made.scale)
 
     def batch_values(self, stage: JointProblem, point: Matrix) -> Array:
         return stage.factored_batch_values(point)

@@ -198,21 +198,11 @@ def _stepped(problem: ProjectedProblem, now: ProjectedState, tol: float) -> tupl
     recent = (*now.recent, value)[-(PATIENCE + 1) :]
     close = _is_close(problem, x, value, g, lower, tol)
     at_rest = len(recent) > PATIENCE and recent[0] - value <= problem.rounding * abs(value)
-    after = ProjectedState(
-        x,
-        g,
-        value,
-        lower,
-        curvature,
-        steps,
-        changes,
-        recent,
-        now.iteration + 1,
-        now.n_evaluations + tries,
-        converged=close,
-        at_rest=bool(at_rest),
+    n_evaluations = now.n_evaluations + tries
+    state = ProjectedState(
+        x, g, value, lower, curvature, steps, changes, recent, now.iteration + 1, n_evaluations, close, bool(at_rest)
     )
-    return after, True
+    return state, True
 
 
 def _is_close(problem: ProjectedProblem, x: Point, value: float, g: Point, lower: float, tol: float) -> bool:

@@ -115,7 +115,7 @@ class LazySearch(Search):
             "rescored": len(top),
             "sketch_rank": laplacian.rank,
             "sketch_missed": laplacian.missed,
-            "sketch_error": float(np.abs(self.scores[top] - exact).max() / max(exact[best], np.finfo(float).tiny)),
+            "sketch_error": float(np.abs(self.scores[top] - exact).max()) / (float(scores.max()) or 1.0),
         }
         return Choice(int(self.groups[top[best]]), float(exact[best]), details=details)
 
