@@ -406,7 +406,7 @@ class TestProgress:
         assert not result.stdout
 
     def test_lines_elsewhere(self, store, tmp_path, fake, monkeypatch):
-        monkeypatch.setattr("samekind.cli.fit.SECONDS_PER_LINE", 0)
+        monkeypatch.setattr("samekind.cli.progress.SECONDS_PER_LINE", 0)
         lines = refused(store, tmp_path / "m").splitlines()
         assert lines[0] == "Choosing regions (cov): 1 of 3"
         assert lines[1].startswith("Choosing regions (cov): 2 of 3, ")

@@ -36,7 +36,7 @@ def one_thread_of_blas():
 
 
 LAZY = {
-    "lazy": LazyOptions(rank=4, n_leaders=10, n_random=5, n_exact=3, most_share=1.0)
+    "lazy": LazyOptions(rank=4, n_leaders=10, n_random=5, n_exact=3, most_share=1.0, fewest=1)
 }  # few groups at a time, and rough sketches
 SAMPLES = SampleOptions(first=40, smallest=40)  # of a quarter of the rows
 SMALL_SAMPLES = LAZY | {"samples": SAMPLES}
@@ -108,7 +108,7 @@ def test_f_comes_within_a_hundredth_of_the_exact_ones(loss, data):
     exact, exact_events, _ = select(loss, X, labels, tol=1e-3, search="exact")
     assert len(events) == len(exact_events) == 6
     assert fast.objective <= 1.01 * exact.objective
-    assert any(event.details["sketched"] < N_GROUPS for event in events)
+    assert any(event.details.get("sketched", N_GROUPS) < N_GROUPS for event in events)
 
 
 def test_f_comes_near_to_the_exact_ones_on_samples_of_the_pairs(loss):
@@ -152,7 +152,7 @@ def test_candidates_are_all_that_is_scored(loss):
     result, events, _ = select(loss, *planted(), candidates=candidates, max_groups=4)
     assert groups_of(events)[0] == PLANTED[0]
     assert set(result.metric.blocks) <= set(candidates)
-    assert all(event.details["sketched"] <= 5 for event in events)
+    assert all(event.details.get("sketched", 5) <= 5 for event in events)
 
 
 # -- the same each time -----------------------------------------------------------------------------------------------

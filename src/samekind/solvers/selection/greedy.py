@@ -69,10 +69,14 @@ def select_groups(
             keep(state)
             break
         weights = selection.objective.weights(selection.present).kept(over=weights)
-        choice = search.best(weights, selection.metric, n_rounds)
-        problem = selection.problem(choice.group)
-        solved = solver.solve(problem, state.value, weights, n_rounds)
-        if not choice.score > 0 or not solved.value < state.value * (1 - problem.rounding):
+        for of_all in (False, True):
+            choice = search.best(weights, selection.metric, n_rounds, of_all=of_all)
+            problem = selection.problem(choice.group)
+            solved = solver.solve(problem, state.value, weights, n_rounds)
+            falls = choice.score > 0 and solved.value < state.value * (1 - problem.rounding)
+            if falls or choice.of_all:
+                break
+        if not falls:
             reason = f"no group lowers the objective any more, after {n_rounds} rounds of max_groups={most}"
             state = replace(state, stopped_because=reason)
             keep(state)

@@ -28,12 +28,16 @@ from samekind.solvers.selection.scoring import Scoring
 class Choice:
     group: int
     score: float  # exact
+    of_all: bool = False  # by exact scores of all groups
     details: dict[str, Any] = field(default_factory=dict)
 
 
 class Search(Protocol):
-    def best(self, weights: Weights, metric: BlockMetric, n_rounds: int) -> Choice:
-        """The group with the highest score, the weights being those of the metric's distances."""
+    def best(self, weights: Weights, metric: BlockMetric, n_rounds: int, *, of_all: bool = False) -> Choice:
+        """The group with the highest score, the weights being those of the metric's distances.
+
+        `of_all`: by exact scores of all groups, before it is said that none lowers f.
+        """
         ...
 
     def memory(self) -> dict[str, NDArray[Any]]:
@@ -52,10 +56,10 @@ class ExactSearch(Search):
         self.scoring = scoring
         self.groups = groups
 
-    def best(self, weights: Weights, metric: BlockMetric, n_rounds: int) -> Choice:
+    def best(self, weights: Weights, metric: BlockMetric, n_rounds: int, *, of_all: bool = False) -> Choice:
         scores = self.scoring.exact(weights, self.groups, metric)
         best = first_of_best(scores, self.scoring.rounding)
-        return Choice(self.groups[best], float(scores[best]))
+        return Choice(self.groups[best], float(scores[best]), of_all=True)
 
 
 def first_of_best(scores: Point, rounding: float) -> int:
@@ -71,11 +75,13 @@ class LazyOptions:
     n_leaders: int = 100  # groups sketched again, the best by their last known scores
     n_random: int = 50  # and so many of the others
     n_exact: int = 4  # groups scored exactly, the best of those sketched
-    most_share: float = 0.2  # of all groups, at most, are sketched again, leaders and others together
+    most_share: float = 0.2  # of all groups, at most, are sketched again, leaders and others together,
+    fewest: int = 32  # but at least so many
 
     def counts(self, n_groups: int) -> tuple[int, int]:
         """How many leaders and others are sketched again, of so many groups."""
-        share = min(1.0, self.most_share * n_groups / (self.n_leaders + self.n_random))
+        in_all = self.n_leaders + self.n_random
+        share = min(in_all, max(self.fewest, self.most_share * n_groups)) / in_all
         return max(1, round(share * self.n_leaders)), round(share * self.n_random)
 
 
@@ -92,9 +98,10 @@ class LazySearch(Search):
         objective = scoring.objective
         self.layout = ClassLayout.of(objective.relation.class_sizes, objective.memory.classes // 8)
 
-    def best(self, weights: Weights, metric: BlockMetric, n_rounds: int) -> Choice:
-        laplacian = self._sketch(weights, n_rounds)
-        candidates = self._candidates(n_rounds)
+    def best(self, weights: Weights, metric: BlockMetric, n_rounds: int, *, of_all: bool = False) -> Choice:
+        if of_all:
+            return ExactSearch(self.scoring, self.groups.tolist()).best(weights, metric, n_rounds)
+        laplacian, candidates = self._sketch(weights, n_rounds), self._candidates(n_rounds)
         scores = self.scoring.sketched(laplacian, self.groups[candidates].tolist(), metric)
         if self.scores is None:
             self.scores = scores
@@ -110,7 +117,7 @@ class LazySearch(Search):
             "sketch_missed": laplacian.missed,
             "sketch_error": float(np.abs(self.scores[top] - exact).max() / max(exact[best], np.finfo(float).tiny)),
         }
-        return Choice(int(self.groups[top[best]]), float(exact[best]), details)
+        return Choice(int(self.groups[top[best]]), float(exact[best]), details=details)
 
     def memory(self) -> dict[str, NDArray[Any]]:
         assert self.range is not None
