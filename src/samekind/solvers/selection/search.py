@@ -76,7 +76,7 @@ class LazyOptions:
     n_random: int = 50  # and so many of the others
     n_exact: int = 4  # groups scored exactly, the best of those sketched
     most_share: float = 0.2  # of all groups, at most, are sketched again, leaders and others together,
-    fewest: int = 32  # but so many at least
+    fewest: int = 32  # but at least so many
 
     def counts(self, n_groups: int) -> tuple[int, int]:
         """How many leaders and others are sketched again, of so many groups."""
