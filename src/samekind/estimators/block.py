@@ -99,8 +99,8 @@ class SparseBlockMetric(MetricLearner):
         One record per round: group, score, alpha, objective, rank; with the fast search also `sketched` (groups scored
         by the sketch), `rescored` (the best of these, scored exactly), `sketch_rank`, `sketch_missed` (share of the
         smooth part of the weights that the sketch misses), `sketch_error` (largest difference of the sketched and
-        the exact scores, as a share of the best), `n_anchors` and `estimated_error` (of f, of the block solve on
-        these anchors).
+        the exact scores, as a share of the best sketched one), `n_anchors` and `estimated_error` (of f, of the block
+        solve on these anchors).
     objective_, ridge_, stopped_because_ : float, float, str
     threshold_, n_iter_, n_features_in_
 
