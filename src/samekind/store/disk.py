@@ -205,8 +205,8 @@ class DiskStore(FeatureStore):
     def skipped(self) -> dict[str, str]:
         """Why an image has no row; one that got a row when it was tried again is not among them."""
         reasons = {entry["id"]: entry["reason"] for record in self.records.values() for entry in record.skipped}
-        mended = reasons.keys() & set(self.image_ids.tolist()) if reasons else ()
-        return {image: reason for image, reason in reasons.items() if image not in mended}
+        stored_since = reasons.keys() & set(self.image_ids.tolist()) if reasons else ()
+        return {image: reason for image, reason in reasons.items() if image not in stored_since}
 
     @property
     def notes(self) -> dict[str, list[str]]:

@@ -155,22 +155,22 @@ def _finished(
     L = stage_solver.factor(reached.point, stage_solver.n_components)
     rng = np.random.RandomState([seed, state.stage, 1])
     sampled = stage.objective.is_sample
-    seen = problem.on_sample(stage.objective.n_anchors, rng, without=stage) if sampled else problem
-    certificate, dear = reached.certificate, False
+    unseen_rows = problem.on_sample(stage.objective.n_anchors, rng, without=stage) if sampled else problem
+    certificate, costly = reached.certificate, False
     if certificate is None or L.shape != reached.point.shape:
         many = stage.objective.n_candidates > 2 * CERTIFIED_ON
-        dear = certificate is None and not sampled and stage_solver.name == "factored" and many
-        judge = problem.on_sample(CERTIFIED_ON, rng) if dear else seen
+        costly = certificate is None and not sampled and stage_solver.name == "factored" and many
+        judge = problem.on_sample(CERTIFIED_ON, rng) if costly else unseen_rows
         bound = reached.bound if certificate is None else certificate.value - certificate.gap
-        known_bound = -np.inf if dear or sampled else bound  # a bound for the same rows
+        known_bound = -np.inf if costly or sampled else bound  # a bound for the same rows
         evaluation = judge.value_and_gradient_at(L)
         certificate, _ = certify(judge, L @ L.T, L.shape[1], stage_solver.tol, known_bound, evaluation)
     if sampled:
-        estimates = seen.factored_batch_values(L)
+        estimates = unseen_rows.factored_batch_values(L)
     else:
-        estimates = np.array([stage.factored_value(L) if dear else certificate.value])
+        estimates = np.array([stage.factored_value(L) if costly else certificate.value])
     converged = bool(reached.converged)
-    if stage_solver.n_components is None and not (sampled or dear) and np.isfinite(certificate.gap):
+    if stage_solver.n_components is None and not (sampled or costly) and np.isfinite(certificate.gap):
         converged &= certificate.optimal
     return JointResult(
         L,
