@@ -25,7 +25,7 @@ from rich.console import Console
 from samekind.compute.sources import PresentDistances
 from samekind.estimators import SparseBlockMetric
 from samekind.estimators.progress import ProgressLines
-from samekind.solvers.events import Event
+from samekind.events import Event
 from samekind.solvers.selection.block_solvers import SampledBlocks
 from samekind.solvers.selection.search import LazySearch
 from samekind.store import GroupsOf, Whitening

@@ -1,8 +1,8 @@
 """How the cost of both steps grows with N samples, K groups and D dimensions: slopes on log-log, by least squares.
 
 Step 1 on covariance groups of LFW-a (training images of View 2, fold 1, whitened; pairwise loss, ridge 1): the mean of
-the first two rounds, and what of it is search, `search="fast"` against "exact". In these rounds the fast search still
-looks at nearly all groups, so that its later rounds are cheaper than what is shown. Without `--store` a temporary one
+the first two rounds, and what of it is search, `search="fast"` against "exact". The first round of the
+fast search scores all groups, so that later rounds are cheaper than what is shown. Without `--store` a temporary one
 is made of 2,000 regions (a minute or two, 2 GB).
 Step 2 on features like those of LFW (`lfwdata.LikeLFW`; classes of 40, triplet loss, 20 components): a whole fit,
 `anchors="grow"` against "all".

@@ -25,7 +25,7 @@ from rich.console import Console
 
 from samekind.estimators import JointMetric
 from samekind.estimators.progress import ProgressLines
-from samekind.solvers.events import Event
+from samekind.events import Event
 
 QUERIES = np.full(60, 34)
 

@@ -22,10 +22,9 @@ calibration  each quarter of View 1's training people left out in turn, the othe
                       tenth's frequency a standard error of up to 4 points whatever the calibration is
              rate_over, rate_under  realised false match rate at the threshold for 1e-2, over 1e-2, in every quarter: at
                       most 2, at least 0.5
-time_left    progress lines of these fits, which have no terminal: the time left that a line names, from a tenth of its
-             stage on, against the time that the stage took from there. A stage ends somewhere between its last line
-             and the first one of the next, and times are rounded: a line is wrong where all of that span is off by more
-             than a factor of two.
+time_left    progress lines of these fits, which have no terminal: the time left that a line names, from a tenth of the
+             fit's time on, against the time that the fit took from there. Times are rounded: a line is wrong where
+             all of its rounding interval is off by more than a factor of two.
              time_left_wrong  share of the lines that are wrong: at most 0
 
 `--work DIR` keeps stores, models and results: what is there is not done again. `--without NAME[,NAME]` leaves parts
@@ -42,10 +41,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -371,77 +369,53 @@ def realised_rates(found: dict[str, Any]) -> list[float]:
 # Time left
 
 
-LINE = re.compile(
-    r"^(?P<stage>.+): (?P<done>[\d,]+) of (?P<total>[\d,]+)"
-    r"(?:, (?P<words>under|about) (?P<number>[\d.]+) (?P<unit>s|min|h) left)?$"
-)
+LEFT = re.compile(r", (?P<words>under|about) (?P<number>[\d.]+) (?P<unit>s|min|h) left$")
 UNITS = {"s": 1, "min": 60, "h": 3600}
 ROUNDING = {"s": 2.5, "min": 0.5, "h": 0.25}  # half of what a time left is rounded to, at the least
 
 
 @dataclass(frozen=True)
 class Line:
-    """A line of progress: when it came, how far its stage was, and between which times that was left, if it says so."""
+    """A line of progress: when it came, and between which times the fit had left by what it says, if it says so."""
 
     at: float
-    stage: str
-    done: int
-    total: int
+    text: str
     left: tuple[float, float] | None
 
     @classmethod
-    def parsed(cls, at: float, text: str) -> Line | None:
-        found = LINE.match(text)
+    def parsed(cls, at: float, text: str) -> Line:
+        found = LEFT.search(text)
         if not found:
-            return None
-        done, total = (int(found[name].replace(",", "")) for name in ("done", "total"))
-        left = None
-        if found["words"]:
-            number, unit = float(found["number"]), found["unit"]
-            half = max(ROUNDING[unit], 2.5 if unit == "min" and number >= 10 else 0.0)
-            low = 0.0 if found["words"] == "under" else number - half
-            left = (low * UNITS[unit], (number + (0 if found["words"] == "under" else half)) * UNITS[unit])
-        return cls(at, found["stage"], done, total, left)
+            return cls(at, text, None)
+        number, unit = float(found["number"]), found["unit"]
+        half = max(ROUNDING[unit], 2.5 if unit == "min" and number >= 10 else 0.0)
+        low = 0.0 if found["words"] == "under" else number - half
+        high = number + (0 if found["words"] == "under" else half)
+        return cls(at, text, (low * UNITS[unit], high * UNITS[unit]))
 
-
-def stages(done: Done) -> Iterator[tuple[list[Line], float]]:
-    """The lines of each stage, and when the next one surely ran, or the command ended."""
-    lines = [line for at, text in done.lines if (line := Line.parsed(at, text))]
-    starts = [
-        place
-        for place, line in enumerate(lines)
-        if not place or line.stage != lines[place - 1].stage or line.done < lines[place - 1].done
-    ]
-    for start, end in pairwise([*starts, len(lines)]):
-        yield lines[start:end], lines[end].at if end < len(lines) else done.seconds
-
-
-def wrong(line: Line, last: float, after: float) -> bool:
-    """Whether a line's time left is off by more than a factor of two, wherever between the two its stage ended."""
-    assert line.left is not None
-    low, high = line.left
-    return high < (last - line.at) / 2 or low > 2 * (after - line.at)
+    def is_wrong(self, end: float) -> bool:
+        """Whether its time left is off by more than a factor of two, the fit having ended then."""
+        assert self.left is not None
+        low, high = self.left
+        return high < (end - self.at) / 2 or low > 2 * (end - self.at)
 
 
 def hold_time_left(fits: Sequence[Done], report: Report) -> None:
-    named, silent, off = 0, 0, 0
+    named, wrong = 0, 0
     for fit in fits:
-        for lines, after in stages(fit):
-            late = [line for line in lines if line.done * 10 >= line.total and line.done < line.total]
-            judged = [line for line in late if line.left is not None]
-            silent += len(late) - len(judged)
-            named += len(judged)
-            for line in judged:
-                if wrong(line, lines[-1].at, after):
-                    off += 1
-                    span = f"{lines[-1].at - line.at:.0f} to {after - line.at:.0f} s were left"
-                    print(f"  {line.stage}, {line.done} of {line.total}: {line.left} s named, {span}")
-    print(f"{named} lines name a time left, {silent} do not, in {len(fits)} fits")
+        lines = [Line.parsed(at, text) for at, text in fit.lines if at >= fit.seconds / 10]
+        judged = [line for line in lines if line.left is not None]
+        named += len(judged)
+        for line in judged:
+            if line.is_wrong(fit.seconds):
+                wrong += 1
+                print(f"  {line.at:.0f} of {fit.seconds:.0f} s: {line.text}")
+    print(f"{named} lines name a time left, in {len(fits)} fits")
     report.note("time_left_lines", named)
     if named:
-        report.hold("time_left_wrong", off / named, at_most=0)
+        report.hold("time_left_wrong", wrong / named, at_most=0)
     else:
-        print("progress lines come once a minute: these fits are too short to say how good their time left is")
+        print("these fits are too short for lines that name a time left")
 
 
 def run(parts: Sequence[str], size: Size, work: Path, report: Report) -> None:

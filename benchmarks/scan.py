@@ -126,7 +126,7 @@ class WatchedSearch:
         self.made = partial(LazySearch, scoring, groups, seed)
         self.fast, self.exact = self.made(), ExactSearch(scoring, groups)
 
-    def best(self, weights: Weights, metric: BlockMetric, n_rounds: int) -> Choice:
+    def best(self, weights: Weights, metric: BlockMetric, n_rounds: int, *, of_all: bool = False) -> Choice:
         watch, sketched = self.watch, self.fast._candidates(n_rounds)
         with watch.clocked():
             choice, seconds = timed(self.fast, weights, metric, n_rounds)

@@ -20,7 +20,7 @@ from pathlib import Path
 from harness import Report
 from lfwdata import Clocks, Faces, Named, Rows, faces, fitted, lfw_parser, pairs, people, some
 
-from samekind.solvers.events import Event
+from samekind.events import Event
 from samekind.solvers.selection.block_solvers import ExactBlocks, SampledBlocks
 from samekind.solvers.selection.search import ExactSearch, LazySearch
 

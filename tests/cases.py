@@ -11,11 +11,11 @@ from samekind.compute.executor import Executor
 from samekind.compute.memory import MemoryBudget, Shares
 from samekind.compute.sources import FactoredDistances
 from samekind.compute.tiles import TilePlan
+from samekind.events import unobserved
 from samekind.losses import PairwiseLoss, TripletLoss
 from samekind.objective import Objective
 from samekind.relation import Relation
 from samekind.solvers import joint
-from samekind.solvers.events import unobserved
 from tests import oracle
 
 PLENTY = 1 << 30

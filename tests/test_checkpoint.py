@@ -294,7 +294,7 @@ class TestFingerprint:
     def test_of_a_large_array_is_made_in_parts(self, monkeypatch):
         array = np.arange(1000.0).reshape(100, 10)[:, ::2]
         whole = fingerprint(array)
-        monkeypatch.setattr("samekind.checkpoint._BLOCK", 100)
+        monkeypatch.setattr("samekind.checkpoint.folder._BLOCK", 100)
         assert fingerprint(array) == whole
 
     def test_objects_have_none(self):

@@ -150,7 +150,7 @@ def test_all_neighbors_given_equal_none_given(k):
         relation,
         every.plan,
         every.executor,
-        every.memory_budget,
+        every.memory,
         every.dtype,
     )
     source = cases.under(case.Z, cases.random_psd(6))

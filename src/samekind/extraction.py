@@ -52,7 +52,7 @@ def extract(
         What a file that cannot be used does: stay out, with its reason in the store's `skipped`, or end the run with
         its `ImageError`. What was finished before is kept either way.
     retry : bool
-        Try the files again that an earlier run skipped; they may have been mended.
+        Try files again that an earlier run skipped; they may have been repaired.
     n_jobs : int or None
         Threads; None means all cores. The store's bytes do not depend on it.
     progress : function of (done, total)

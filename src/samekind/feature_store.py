@@ -16,7 +16,7 @@ class FeatureStore(ABC):
     """N samples, each with K feature groups of any sizes.
 
     A store has at least a length, `group_sizes`, `dtype` and `panel`. Whatever else callers ask for has a default here,
-    so that a store says only what it knows or can do better.
+    so that a store overrides only what it can answer or do better.
     """
 
     @abstractmethod

@@ -26,7 +26,7 @@ from samekind.relation import PairTile, Relation
 Made = TypeVar("Made")
 Result = TypeVar("Result")
 
-ANCHORS_PER_MEMBER = 4  # an anchor with all columns costs more than a member of a subset, so fewer are taken
+ANCHORS_PER_MEMBER = 4  # an anchor with all columns costs more than a member of a subset, so fewer are drawn
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Objective:
 
     @property
     def n_candidates(self) -> int:
-        """Rows that have something to say."""
+        """Rows eligible as anchors."""
         return len(self.loss.anchor_candidates(self.relation))
 
     def sampled(self, n_anchors: int, rng: np.random.RandomState, without: IntArray | None = None) -> "Objective":

@@ -73,11 +73,11 @@ FITS = {
         SMALL_SAMPLES,
     ),
     "convex joint": Fit("JointMetric", {"solver": "convex", "anchors": "all", "ridge": 0.01}, "joint", 8),
-    "tilted joint": Fit(
+    "growing convex joint": Fit(
         "JointMetric",
-        {"solver": "convex", "loss": "triplet", "anchors": "grow", "ridge": 0.01, "random_state": 3},
+        {"solver": "convex", "loss": "triplet", "anchors": "grow", "ridge": 0.01, "random_state": 3, "tol": 1e-5},
         "joint",
-        12,
+        8,
         SMALL_SAMPLES,
     ),
     "ensemble in step 1": Fit("EnsembleMetric", BOTH, "selection", 2),

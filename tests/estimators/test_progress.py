@@ -9,7 +9,7 @@ from rich.console import Console
 from samekind import EnsembleMetric
 from samekind.estimators.progress import Listeners, ProgressBars, ProgressLines
 from samekind.estimators.time_left import Pace, words_for
-from samekind.solvers.events import Event
+from samekind.events import Event
 from tests.clocks import Clock
 
 

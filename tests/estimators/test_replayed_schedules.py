@@ -12,7 +12,7 @@ import pytest
 
 from samekind.estimators.progress import Display
 from samekind.estimators.time_left import Stage
-from samekind.solvers.events import Event
+from samekind.events import Event
 
 SCHEDULES = sorted((Path(__file__).parent / "schedules").glob("*.json"))
 WORDS = re.compile(r"(under|about) ([\d.]+) (s|min|h) left")

@@ -5,7 +5,18 @@ import pytest
 from sklearn.base import clone
 
 from samekind import EnsembleMetric, JointMetric, SparseBlockMetric
-from samekind.store import ArrayStore, Family, FeatureGroups, GroupsOf, RowsOf, StoreWriter, WhitenedStore, Whitening
+from samekind.estimators.data import TrainingData
+from samekind.store import (
+    ArrayStore,
+    Family,
+    FeatureGroups,
+    GroupArrays,
+    GroupsOf,
+    RowsOf,
+    StoreWriter,
+    WhitenedStore,
+    Whitening,
+)
 from tests import cases
 from tests.cases import with_settings
 
@@ -16,7 +27,13 @@ LEARNERS = [
     SparseBlockMetric(max_groups=3, loss="triplet"),
     EnsembleMetric(normalise_groups="scale", **PLAIN),
     EnsembleMetric(normalise_groups="unit", **PLAIN),
-    EnsembleMetric(normalise_groups="scale", loss="triplet", joint=JointMetric(n_neighbors=2, tol=1e-6), **PLAIN),
+    EnsembleMetric(
+        normalise_groups="scale",
+        loss="triplet",
+        selection=SparseBlockMetric(tol=1e-6),
+        joint=JointMetric(n_neighbors=2, tol=1e-6),
+        **PLAIN,
+    ),
     JointMetric(4, random_state=0),
 ]
 
@@ -87,6 +104,25 @@ def test_whitening_inside_is_whitening_outside(learner, store, X_and_y):
     outside.fit(Z, y)
     np.testing.assert_allclose(inside.transform(store), outside.transform(Z), atol=2e-3)
     assert inside.metric_.basis.mean is not None
+
+
+@pytest.mark.parametrize("search", ["exact", "fast"])
+def test_whitened_groups_kept_in_memory_change_nothing(search, store, monkeypatch):
+    learner = SparseBlockMetric(max_groups=3, search=search, tol=1e-6, random_state=0)
+    codes = []
+    for share in (0.0, 1 / 16):
+        monkeypatch.setattr("samekind.estimators.steps.COPY_SHARE", share)
+        codes.append(clone(learner).fit(store, store.labels).transform(store))
+    np.testing.assert_allclose(codes[0], codes[1], atol=1e-3)
+
+
+def test_whitened_groups_are_kept_in_memory_where_they_fit(store):
+    data = TrainingData.from_samples(store, store.labels, np.arange(len(store)), 1).whitened(2)
+    needed = len(store) * int(data.store.group_sizes.sum()) * 4
+    assert isinstance(data.copied(needed).store, GroupArrays)
+    assert data.copied(needed - 1) is data
+    plain = TrainingData.from_samples(store, store.labels, np.arange(len(store)), 1)
+    assert plain.copied(10**9) is plain
 
 
 def test_rows_are_all_that_is_learned_from(store, X_and_y):

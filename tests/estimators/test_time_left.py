@@ -9,7 +9,7 @@ from rich.console import Console
 from samekind import EnsembleMetric
 from samekind.estimators.progress import Display, ProgressBars, ProgressLines
 from samekind.estimators.time_left import Stage, TimeLeft
-from samekind.solvers.events import Event
+from samekind.events import Event
 from tests.clocks import Clock
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from samekind.store import ArrayStore, FeatureGroups, centred, panels_of
+from samekind.store import ArrayStore, FeatureGroups, GroupArrays, centred, panels_of
 
 X = np.arange(24, dtype=np.float32).reshape(4, 6) ** 2
 GROUPS = FeatureGroups.parse({"a": [5, 0], "b": [3], "c": [1, 2, 4]}, 6)
@@ -27,6 +27,19 @@ def test_a_panel_is_a_copy_that_may_be_centred(store):
     np.testing.assert_array_equal(X, before)
     np.testing.assert_allclose(panel.mean(axis=0), 0, atol=1e-4)
     np.testing.assert_allclose(panel, X[:, [5, 0]] - X[:, [5, 0]].mean(axis=0))
+
+
+def test_a_copy_in_memory_hands_out_the_same_panels(store):
+    copy = GroupArrays.copied(store)
+    assert len(copy) == len(store)
+    assert copy.dtype == store.dtype
+    np.testing.assert_array_equal(copy.group_sizes, store.group_sizes)
+    for groups in ([2, 0], [1], [0, 1, 2]):
+        rows = np.array([3, 0, 0])
+        panel = copy.panel(groups, rows)
+        np.testing.assert_array_equal(panel, store.panel(groups, rows))
+        panel += 1
+    np.testing.assert_array_equal(copy.panel([1], np.arange(4)), store.panel([1], np.arange(4)))
 
 
 @pytest.mark.parametrize("widest", [1, 3, 4, 100])

@@ -20,8 +20,8 @@ class HalfStore(ArrayStore):
 
     stored_dtype = np.dtype(np.float16)
 
-    def __init__(self, X, groups):
-        super().__init__(X.astype(np.float16).astype(np.float32), groups)
+    def __init__(self, X, groups, widest_panel):
+        super().__init__(X.astype(np.float16).astype(np.float32), groups, widest_panel)
 
 
 def correlated(n_features, *, seed=0, offset=3.0):

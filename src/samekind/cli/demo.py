@@ -12,7 +12,7 @@ def demo(
     out: Annotated[
         Path, typer.Option("--out", help="Folder for the model and the report; made if it is not there.")
     ] = Path("samekind-demo"),
-    jobs: Annotated[int | None, typer.Option("--jobs", help="Threads; all cores unless told.")] = None,
+    jobs: Annotated[int | None, typer.Option("--jobs", help="Threads; all cores by default.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress bars.")] = False,
     even: Annotated[bool, typer.Option("--even", help="Leave the digits as they are, evenly lit.")] = False,
 ) -> None:
@@ -21,7 +21,7 @@ def demo(
     Writes scikit-learn's digits as pictures, enlarged and unevenly lit as a careless photograph shows them; extracts
     covariance and soft-LBP descriptors of many regions into a store; lets samekind choose a few regions and learn a
     short code; and compares it with Euclidean distance, PCA, LDA and NCA on the same descriptors: can two pictures of
-    digits that nobody trained on be told to be the same (verification), and found (retrieval)? Needs no network.
+    digits not in the training set be recognised as the same (verification), and found (retrieval)? Needs no network.
     Leaves pictures, store, model.safetensors and report.html behind, for the other commands to be tried on.
     """
     from samekind.demo.report import write_demo_report

@@ -79,8 +79,8 @@ def front_end_facts(made: Mapping[str, Any]) -> list[tuple[str, object]]:
     """Families, crop and alignment of a store or a model."""
     facts: list[tuple[str, object]] = []
     for family in made["families"]:
-        told = made["parameters"].get(family["name"], {})
-        parameters = ", ".join(f"{name} {value:g}" for name, value in told.items())
+        own = made["parameters"].get(family["name"], {})
+        parameters = ", ".join(f"{name} {value:g}" for name, value in own.items())
         size = f"{plural(family['groups'], 'region')} x {family['size']} numbers"
         facts.append((f"Family {family['name']}", size + (f" ({parameters})" if parameters else "")))
     crop = made["crop"]

@@ -46,7 +46,7 @@ def evaluate(
 
     Verification: are pairs judged right at the model's threshold, and how well could they be (AUC, equal error rate,
     true match rate at few false matches)? Retrieval: do a picture's nearest belong to its label? Calibration: is "90 %
-    that they are the same" true nine times in ten, and does a threshold have the false match rate that it promises?
+    that they are the same" true nine times in ten, and does a threshold have its stated false match rate?
     Intervals (95 %) are over labels. How pictures are compared is the model's own.
 
     Example: samekind evaluate faces.safetensors others/ --report others.html

@@ -146,7 +146,7 @@ def _say_result(result: dict[str, Any]) -> None:
     if result["tried"]:
         facts.append(("Time", f"{duration(result['seconds'])} for {plural(result['tried'], 'picture')}"))
     else:
-        say("Nothing to do: the store has looked at all of these pictures.")
+        say("Nothing to do: the store already covers all of these pictures.")
     say_facts(facts)
     say_store_lists(result, MOST_SHOWN)
 

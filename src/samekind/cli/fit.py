@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from samekind.model.metric import Metric
     from samekind.store import DiskStore
 
-FEWEST_LABELS = 2  # that can be told apart
+FEWEST_LABELS = 2  # that can be distinguished
 MOST_TRIED = 8  # that are printed
 GOES_ON = "The same command goes on from the last round that was finished"
 
@@ -74,10 +74,10 @@ def fit(
 
     Chooses, for each family of descriptors, the regions that tell the labels apart, and joins them into a code:
     pictures of the same label come close. The model is one file, which `samekind verify`, `encode` and `evaluate` use
-    without the store. It knows how pictures are to be compared, and what a distance means: threshold, probability of
+    without the store. It stores how pictures are compared, and what a distance means: threshold, probability of
     "same", thresholds at false match rates.
 
-    --preset names a set of settings. pictures: what suits the data, chosen on labels left out; faces: the same, a
+    --preset names a set of settings. pictures: chosen to suit the data, on labels left out; faces: the same, a
     picture and its mirror image counting as one; paper: the paper's. --set name=value changes any setting, such as
     --set loss=triplet or --set joint__ridge=1; a name that is not known lists those that are.
 
@@ -239,7 +239,7 @@ def _held_facts(held: dict[str, Any]) -> list[tuple[str, object]]:
             "Held out",
             f"{plural(held['n_samples'], 'image')} of {plural(held['n_classes'], 'label')} that were not learned from",
         ),
-        ("Accuracy", f"{accuracy:.1%} (the threshold was chosen on these labels, so a little flattered)"),
+        ("Accuracy", f"{accuracy:.1%} (the threshold was chosen on these labels, so slightly optimistic)"),
         ("Equal error", f"{eer:.1%}"),
         ("AUC", f"{auc:.4f}"),
     ]

@@ -34,8 +34,8 @@ from samekind.cli.output import (
 from samekind.cli.progress import fit_progress, interruptible, titles_under
 
 if TYPE_CHECKING:
+    from samekind.events import Observer
     from samekind.lfw.experiment import Experiment, Findings
-    from samekind.solvers.events import Observer
 
 
 def lfw(

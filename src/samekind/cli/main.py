@@ -25,7 +25,7 @@ INTERRUPTED = 130
 
 
 class Verbs(TyperGroup):
-    """What a user can mend is told in a line, not in a traceback."""
+    """Errors that a user can fix are printed as one line, without a traceback."""
 
     def invoke(self, ctx: Any) -> Any:
         try:

@@ -48,7 +48,7 @@ ComponentsOption = Annotated[
     int | None, typer.Option("--components", min=1, help="Length of the code. Default: the preset's.")
 ]
 MemoryOption = Annotated[str, typer.Option("--memory", help="Memory for pairs of pictures, such as 2GB.")]
-JobsOption = Annotated[int | None, typer.Option("--jobs", min=1, help="Threads; all cores unless told.")]
+JobsOption = Annotated[int | None, typer.Option("--jobs", min=1, help="Threads; all cores by default.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="No progress bars.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the results as one JSON object.")]
 

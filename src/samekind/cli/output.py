@@ -103,7 +103,7 @@ def check_writable(path: Path) -> None:
 
 @contextmanager
 def counting(what: str, shown: bool) -> Iterator[Count]:
-    """A bar on stderr with the time left, to be told (done, total); where no one watches, a line now and then."""
+    """A bar on stderr with the time left, called with (done, total); without a terminal, a line now and then."""
     console = Console(stderr=True)
     if not shown:
         yield lambda done, total: None
@@ -134,7 +134,7 @@ class Lines:
 
 @contextmanager
 def waiting(what: str, shown: bool) -> Iterator[None]:
-    """A sign of life while the end is not in sight."""
+    """A sign of activity while the time left is unknown."""
     if shown:
         with Console(stderr=True).status(what):
             yield

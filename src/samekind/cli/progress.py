@@ -10,7 +10,7 @@ from rich.console import Console
 from samekind.cli.output import SECONDS_PER_LINE, say_error
 
 if TYPE_CHECKING:
-    from samekind.solvers.events import Observer
+    from samekind.events import Observer
 
 INTERRUPTED = 130  # exit status, as that of every verb
 TITLES = {

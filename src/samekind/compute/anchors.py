@@ -1,8 +1,8 @@
 """Plans of tiles over a sample of the pairs: some anchor rows against all columns, or the pairs among some samples.
 
-A loss that counts pairs one by one takes other-class pairs from the sample and all same-class pairs beside it, in tiles
-of their own: they are few, and each weighs much. For such a loss the pairs among m samples tell as much about all pairs
-as m / 2 anchors against all columns do, at a fraction of the cost.
+A loss that is a sum over pairs takes other-class pairs from the sample and all same-class pairs in addition, in tiles
+of their own: they are few, and each has a large weight. For such a loss the pairs among m samples have the variance of
+m / 2 anchors against all columns, at a fraction of the cost.
 """
 
 from collections.abc import Iterator
@@ -18,9 +18,9 @@ from samekind.kernels.types import IntArray
 class SamplingOptions:
     """How a sample of the pairs is cut up."""
 
-    batches: int = 16  # of anchors, whose spread tells the noise
+    batches: int = 16  # of anchors, whose spread estimates the noise
     most_columns: int = 4096  # of a tile
-    subset_blocks: int = 6  # of rows, so that threads have something to share, if they do not become too small
+    subset_blocks: int = 6  # of rows, to be shared among threads, unless they become too small
     smallest_block: int = SMALLEST_BLOCK
     packed: int = 256  # samples whose classes share a tile
     most_class_rows: int = 1024  # beyond it, a class's pairs are sampled as well

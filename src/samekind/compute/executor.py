@@ -1,4 +1,4 @@
-"""Who does the work: one thread or several. Results come in the order of the items, whoever made them."""
+"""One thread or several. Results come in the order of the items, whichever thread computed them."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar

@@ -15,7 +15,7 @@ class Shares:
     kept: float = 3 / 8  # tiles kept within one evaluation
     present: float = 3 / 8  # distances under the metric as it stands (Algorithm 1)
     pairs: float = 1 / 32  # which pairs of a sample are of one class
-    classes: float = 1 / 16  # weights of same-class pairs, which the fast search has apart
+    classes: float = 1 / 16  # weights of same-class pairs, which the fast search stores separately
 
     def __post_init__(self) -> None:
         shares = astuple(self)

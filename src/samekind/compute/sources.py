@@ -17,7 +17,7 @@ Made_co = TypeVar("Made_co", covariant=True)
 
 class TileSource(Protocol[Made_co]):
     def tile(self, tile: Tile) -> Made_co:
-        """What belongs to a tile: its cells (n, m), say. Read only: it may be somebody's memory."""
+        """The value of a tile, such as its cells (n, m). Read only: it may be shared memory."""
         ...
 
 

@@ -13,9 +13,9 @@ from samekind.kernels.types import IntArray, Samples
 
 LARGEST_BLOCK = 640  # rows: wide enough for BLAS to run at full speed, small enough for a tile to stay in cache
 SMALLEST_BLOCK = 256  # below it, calls cost more than cells
-STRIPS = 8  # at least as many, when there are rows enough, so that threads have something to share
+STRIPS = 8  # at least, if there are enough rows, to be shared among threads
 TILES_IN_WORK = 6  # temporaries of a tile's size that one thread may hold
-THREADS = 5  # planned for, however many there are, so that their number does not change the answer
+THREADS = 5  # planned for, however many there are, so that their number does not change the result
 
 
 class TileKey(NamedTuple):

@@ -37,7 +37,7 @@ def _sections(study: Study) -> list[Section]:
         Section(
             "Results",
             f"Trained on pictures of the digits {TRAINED.start} to {TRAINED.stop - 1}, tested on {UNSEEN.start} to "
-            f"{UNSEEN.stop - 1}, of which no method saw one; the light is {light}. Each method was given the same "
+            f"{UNSEEN.stop - 1}, which no method was trained on; the light is {light}. Each method was given the same "
             f"descriptors, whitened; LDA and NCA their {BASELINE_DIMS} leading principal components. Accuracy is that "
             "of calling pairs the same or not, half of them being the same, at a threshold from other pictures of the "
             "trained digits; EER is the error where false matches and false non-matches are equally frequent; mAP and "

@@ -39,7 +39,7 @@ UNSEEN = range(7, 10)
 N_REGIONS = 100  # per family of descriptors
 N_COMPONENTS = 40
 BASELINE_DIMS = 200  # LDA and NCA start from as many principal components: all features are too many for them
-# Chosen by leaving out three of the trained digits at a time; the unseen ones had no say.
+# Chosen by leaving out three of the trained digits at a time; the unseen ones were not used.
 LEARNER: dict[str, Any] = {"max_groups": 15, "n_components": N_COMPONENTS, "selection__whiten": 8, "cv": None}
 
 COLUMNS = ["method", "numbers", "accuracy", "EER", "AUC", "mAP", "3-NN error", "seconds"]

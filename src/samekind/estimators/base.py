@@ -125,7 +125,7 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         return self
 
     def calibrate(self, X: Any, y: ArrayLike, rows: ArrayLike | None = None) -> Self:
-        """Learn threshold, probabilities and thresholds at false match rates from classes that `fit` has not seen.
+        """Learn threshold, probabilities and thresholds at false match rates from classes that were not in `fit`.
 
         X is an array or a store, y one label per sample, `rows` some of them.
         """
@@ -162,7 +162,7 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     def _metric(
         self, basis: Basis, components: Array | None, data: TrainingData, normalise: Normalise, **notes: Any
     ) -> Metric:
-        """What was learned, as it crosses to use."""
+        """The learned metric, without the estimator."""
         names = getattr(self, "feature_names_in_", None)
         numbers = {name: k for k, name in enumerate(data.groups.names)}
         return Metric(
@@ -191,7 +191,7 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             places = checked_rows(rows, len(X))
             y = y[places]
         with warnings.catch_warnings():
-            # That many classes have a sample or two, as people have photographs, is no sign of a mistake here.
+            # Many classes with one or two samples, as of people in photographs, are no sign of a mistake here.
             warnings.filterwarnings("ignore", "The number of unique classes", UserWarning)
             check_classification_targets(y)
         problem = class_count_error(y)

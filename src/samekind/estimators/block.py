@@ -21,10 +21,10 @@ from samekind.estimators.validation import (
     ridge_from,
     search_from,
 )
+from samekind.events import Event
 from samekind.kernels.lengths import NORMALISATIONS, Normalise
 from samekind.losses.pairwise import Balance
 from samekind.model.basis import Basis
-from samekind.solvers.events import Event
 from samekind.store import FeatureStore
 from samekind.store.groups import GroupSpec
 from samekind.threads import single_threaded_blas
@@ -47,9 +47,9 @@ class SparseBlockMetric(MetricLearner):
     ridge : "auto" or float
         Strength of ridge/2 ||A||_F^2. "auto" is min(1, D / 1600), D = max_groups x mean group size.
     threshold, pair_balance : float, "equal", "samples" or "literal"
-        Of the pairwise loss: where same and other part (a squared distance), and whether both kinds of pairs weigh half
-        each or every pair the same. "samples" is "equal", but that a large class counts by its samples and not by their
-        pairs, which are so many more.
+        Of the pairwise loss: the squared distance that separates same-class from other-class pairs, and whether both
+        kinds of pairs have half of the weight each or every pair the same. "samples" is "equal" with the weight of a
+        class growing with its samples, not with its pairs.
     beta, n_neighbors : float, int or None
         Of the triplet loss: the margin is about ln(beta); only the `n_neighbors` nearest samples of its own class
         pull at a sample (None: all).
@@ -61,13 +61,13 @@ class SparseBlockMetric(MetricLearner):
         paper's 45; none for an array. The metric takes the features as they were before.
     normalise : "none", "root" or "unit"
         What becomes of the codes c of what was learned, measured from the mean of the samples to learn from: c,
-        c / sqrt(||c||) or c / ||c||; see `Metric`. Learning does not see it.
+        c / sqrt(||c||) or c / ||c||; see `Metric`. Learning does not depend on it.
     score_norm : "frobenius" or "spectral"
         How line 4 of Algorithm 1 measures a projected gradient.
     search : "auto", "fast" or "exact"
         "exact" scores every group over all pairs in each round and solves its block on all pairs, as the paper does.
         "fast" scores groups by a sketch of the weights, the leaders exactly, and solves blocks on samples of the pairs;
-        what it did stands in `history_`. "auto": fast for more than 300 groups.
+        `history_` records its errors. "auto": fast for more than 300 groups.
     max_iter, tol : int, float
         Of each round's block: iterations at most, and the relative distance from its optimum at which it ends.
     memory_budget : int or str
@@ -99,8 +99,8 @@ class SparseBlockMetric(MetricLearner):
         One record per round: group, score, alpha, objective, rank; with the fast search also `sketched` (groups scored
         by the sketch), `rescored` (the best of these, scored exactly), `sketch_rank`, `sketch_missed` (share of the
         smooth part of the weights that the sketch misses), `sketch_error` (largest difference of the sketched and
-        the exact scores, as a share of the best), `n_anchors` and `estimated_error` (of f, of the block solve on
-        these anchors).
+        the exact scores, as a share of the best sketched one), `n_anchors` and `estimated_error` (of f, of the block
+        solve on these anchors).
     objective_, ridge_, stopped_because_ : float, float, str
     threshold_, n_iter_, n_features_in_
 

@@ -20,7 +20,7 @@ MANY_SAMPLES = 2_000  # from so many on, fewer ridges are tried
 
 @dataclass(frozen=True)
 class CandidateGrid:
-    """Candidates in the order in which they are tried: the simplest first, and first what seems best untried."""
+    """Candidates in the order in which they are tried: the simplest first, then the most promising."""
 
     normalise_groups: tuple[GroupsBy, ...]
     weigh: tuple[float, ...]
@@ -33,7 +33,7 @@ class CandidateGrid:
 
     @classmethod
     def from_estimator(cls, estimator: EnsembleMetric, data: TrainingData) -> CandidateGrid:
-        """What is given stands alone; on pictures, regions may be covered, and other candidates come first."""
+        """A given setting is the only candidate; for pictures, where regions may be occluded, the order differs."""
         joint = estimator._joint
         pictures, groups, weigh = is_store(data.X), estimator.normalise_groups, estimator.weigh
         normalise: tuple[Normalise, ...] = ("root", "unit", "none") if pictures else ("none", "root", "unit")
@@ -70,7 +70,7 @@ class CandidateGrid:
             made += [replace(base, target="identity", ridge=ridge, n_components=self._n_components()) for ridge in path]
         if target in ("auto", "zero"):
             ridges = [(None, 8.0), (None, 1.0)] if given == "auto" else [(given, 1.0)]
-            # A free metric weighs regions itself: how they count in step 1's own metric says little about it.
+            # A free metric learns the weights of regions itself: their weights in step 1's metric say little about it.
             free = replace(base, normalise_groups=self.normalise_groups[0], weigh=self.weigh[0])
             made += [
                 replace(free, target="zero", ridge=ridge, times=times, n_components=self._n_components("zero"))

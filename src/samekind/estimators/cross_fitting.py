@@ -73,7 +73,7 @@ class CrossFitting:
             self.trials += trials
         best = best_of(self.trials)
         short = self.candidates.shortened(best.candidate)
-        if short is not None:  # taken unless clearly worse
+        if short is not None:  # chosen unless clearly worse
             tried[short], trials = self._try(short, [best.normalise])
             self.trials += trials
             best = best_of([*trials, best])
@@ -111,7 +111,7 @@ class CrossFitting:
 
     @property
     def beaten_by_plain(self) -> str | None:
-        """What to say where plain distance tells classes left out apart better than all that was tried."""
+        """What to say where plain distance is better on classes left out than every candidate."""
         if not self.plain or not self.trials:
             return None
         auc, precision = np.mean(self.plain, axis=0)

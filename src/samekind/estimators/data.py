@@ -97,7 +97,7 @@ class TrainingData:
         return replace(self, store=WhitenedStore(self.store, whitening, n_jobs), whitening=whitening)
 
     def copied(self, most: int) -> "TrainingData":
-        """With a copy of what the solvers see in memory, where it takes at most so many bytes and is not there yet.
+        """With a copy of the solvers' features in memory, where it takes at most so many bytes and is not there yet.
 
         Descriptors of few pictures are then whitened once, and not whenever a group is scored.
         """

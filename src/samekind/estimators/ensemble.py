@@ -28,10 +28,10 @@ from samekind.estimators.tuning import LeftOut, Trial, class_folds
 from samekind.estimators.two_steps import Learned, TwoSteps
 from samekind.estimators.use import groups_with_mirror
 from samekind.estimators.validation import check_callback, check_choice, check_count, check_cv, check_number
+from samekind.events import Event
 from samekind.kernels.lengths import Normalise
 from samekind.kernels.types import MIRRORS, Mirror
 from samekind.model.basis import Basis
-from samekind.solvers.events import Event
 from samekind.store import FeatureStore
 from samekind.store.groups import GroupSpec
 from samekind.threads import single_threaded_blas
@@ -51,7 +51,7 @@ class EnsembleMetric(MetricLearner):
         step 2 joins what all of them picked. None: the families of the store, or one family.
     loss, max_groups, n_components
         Of both steps, of step 1 (per family), of step 2; None: as `selection` and `joint` say. `n_components="auto"`
-        takes 150, or all where classes left out are told apart clearly better by longer codes.
+        takes 150, or all if longer codes are clearly better on classes left out.
     selection : SparseBlockMetric, Basis or None
         Step 1: its settings (`selection__ridge` and so on), a fitted one or its `basis_` to go on from, or None for the
         defaults. Its `memory_budget`, `random_state`, `checkpoint`, `n_jobs`, `verbose`, `callback` and `normalise` are

@@ -29,10 +29,10 @@ from samekind.estimators.validation import (
     ridge_from,
     trace_bound_from,
 )
+from samekind.events import Event
 from samekind.kernels.lengths import NORMALISATIONS, Normalise
 from samekind.losses.pairwise import Balance
 from samekind.relation import Relation
-from samekind.solvers.events import Event
 from samekind.store import FeatureStore
 from samekind.threads import single_threaded_blas
 
@@ -49,8 +49,8 @@ class JointMetric(MetricLearner):
         "convex": projected quasi-Newton on A. "factored": L-BFGS on L, A = L L^T, whose rank grows until
         `certificate_` shows the convex optimum or `n_components` is reached. "auto" takes the cheaper one.
     target : "auto", "zero" or "identity"
-        What the ridge holds A to: `ridge/2 ||A||^2`, as in the paper, or `ridge/2 ||A - I||^2` with the features
-        scaled as suits the loss. A large ridge around the identity leaves Euclidean distance as it is; the convex
+        The centre of the ridge: `ridge/2 ||A||^2`, as in the paper, or `ridge/2 ||A - I||^2` with the features scaled
+        to fit the loss. A large ridge around the identity keeps Euclidean distance; the convex
         solver is used, and codes are as long as the features unless `n_components` cuts them to the directions in
         which they vary most. "auto": "zero".
     trace_bound : float or None
@@ -85,8 +85,7 @@ class JointMetric(MetricLearner):
         Which solver "auto" took.
     history_ : list of dict
         One record per iteration, with `n_anchors` and, on samples, now and then `estimated_error`, the standard error
-        of f. Samples that stand for all rows, being tilted, say what f over all rows is as they see it; where
-        `n_anchors` is the number of samples, it is f itself.
+        of f. Where `n_anchors` is the number of samples, the objective is f over all pairs.
     objective_error_ : float
         Standard error of `objective_`; 0 where it is over all pairs.
     objective_, ridge_, threshold_, n_iter_, n_features_in_

@@ -39,7 +39,7 @@ PRESETS: dict[str, Settings] = {
     "pictures": PICTURES,
     # The same, a picture and its mirror image counting as one.
     "faces": PICTURES | {"mirror": "mean"},
-    # Section 4.1 to the letter, but for the balance of pairs.
+    # Section 4.1 as printed, except for the balance of pairs.
     "paper": {
         "roots": False,
         "mirror": "distances",
@@ -61,7 +61,7 @@ PRESETS: dict[str, Settings] = {
     },
 }
 
-# Chosen on LFW's View 1, for thousands of faces: docs/lfw.md.
+# Chosen on LFW's View 1, for thousands of faces: docs/reports/lfw-view1.md.
 MANY_FACES: Settings = PICTURES | {
     "mirror": "mean",
     "n_components": 150,

@@ -1,7 +1,7 @@
-"""Who listens to a fit: the history, a progress display, the user's callback.
+"""Observers of a fit: the history, a progress display, the user's callback.
 
-A fit tells its displays which stages are to come (`plan`) and when each begins (`begin`); solvers tell everyone of
-each iteration (`Event`). A callback that is a `Display` hears all three.
+A fit informs its displays of the stages to come (`plan`) and of each that begins (`begin`); solvers report each
+iteration (`Event`) to all. A callback that is a `Display` gets all three.
 """
 
 import time
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from samekind.estimators.time_left import Clock, Pace, Stage, TimeLeft, words_for
-from samekind.solvers.events import Event
+from samekind.events import Event
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -55,12 +55,12 @@ class Listeners(AbstractContextManager["Listeners"]):
             display.begin(stage)
 
     def count(self, done: int, total: int) -> None:
-        """How far the present stage is, where no solver tells."""
+        """How far the present stage is, where no solver reports it."""
         for display in self._displays:
             display.count(done, total)
 
     def observer(self, family: Hashable | None, part: str = "") -> Callable[[Event], bool]:
-        """A listener to the solver of one family in one part of the fit: everyone else hears whose event it is."""
+        """An observer of the solver of one family in one part of the fit, which adds both to its events."""
         return lambda event: self(replace(event, family=family, part=part))
 
     def __call__(self, event: Event) -> bool:
@@ -145,7 +145,7 @@ class Display(AbstractContextManager["Display"], ABC):
 
 
 class ProgressBars(Display):
-    """A bar per step, on a console (stdout unless told), and `first` one for what is done before the first event."""
+    """A bar per step, on a console (stdout by default), and `first` one for the work before the first event."""
 
     def __init__(
         self,

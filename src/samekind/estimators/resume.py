@@ -1,4 +1,4 @@
-"""A fit that was killed goes on from its checkpoint: what makes it the same fit, and what its steps write down."""
+"""Resuming a fit from its checkpoint: what identifies the fit, and what its steps write to a file."""
 
 from __future__ import annotations
 

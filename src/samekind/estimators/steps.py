@@ -49,7 +49,7 @@ COPY_SHARE = 1 / 16  # of the memory budget: whitened groups that take less, bes
 FEW_SAMPLES = 1_000  # whose pairs are done sooner by one thread than handed to several
 SCALE_ROWS = 2048  # whose pairs fit the scale of a metric
 SCALINGS = 40  # halvings and doublings tried at the most
-SEPARATED = 1e-4  # of the loss at distances of 0: below, larger distances are not worth it
+SEPARATED = 1e-4  # share of the loss at distances of 0, below which distances are not enlarged further
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ class StorePanels:
 class Selection:
     """What step 1 chose: the basis, and how it went in each family."""
 
-    basis: Basis | None  # None where no group brings the classes apart
+    basis: Basis | None  # None where no group separates the classes
     groups: list[int]  # in the order of the basis
     blocks: dict[int, Matrix]
     results: dict[Hashable, SelectionResult]
@@ -289,7 +289,7 @@ def run_joint(
 def principal_directions(Z: Array, n: int | None) -> Array | None:
     """The n leading principal directions of centred Z, (D, n); None where all columns are meant.
 
-    N samples span no more than N - 1 of them, and outside of their span they tell nothing about a metric.
+    N samples span at most N - 1 of them, and determine no metric outside of their span.
     """
     most = min(len(Z) - 1, Z.shape[1])
     n = most if n is None else min(n, most)
@@ -309,7 +309,7 @@ def principal_directions(Z: Array, n: int | None) -> Array | None:
 def fitted_scale(objective: Objective, Z: Array, seed: int) -> float:
     """s that minimises the loss at the distances s^2 ||z_i - z_j||^2, which is convex in s^2; on a sample of rows.
 
-    Where classes are told apart without error, the loss falls for ever as s grows: s ends where it is small.
+    Where classes are separated without error, the loss falls without end as s grows: s ends where the loss is small.
     """
     if objective.n_candidates > 2 * SCALE_ROWS:
         objective = objective.sampled(SCALE_ROWS, np.random.RandomState([seed]))
@@ -350,7 +350,7 @@ def shortened(components: Matrix | None, Z: Array, weights: NDArray[np.float64],
     """Components (r, D) over centred Z (N, D) cut to the n directions in which codes vary most; None stands for I.
 
     The variances are those of Z with its covariance shrunk towards a multiple of the identity (Ledoit and Wolf, 2004),
-    taken before the columns were multiplied by `weights`: few samples do not know what varies.
+    taken before the columns were multiplied by `weights`: few samples estimate variances poorly.
     """
     D = Z.shape[1]
     if n is None or n >= (D if components is None else len(components)):

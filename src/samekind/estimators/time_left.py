@@ -14,11 +14,11 @@ from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
-from samekind.solvers.events import Event
+from samekind.events import Event
 
 RECENT = 20  # iterations whose mean is the pace
 EARLY = 0.1  # share of the whole before which no time left is named
-SOLVED = ("selection", "joint")  # steps that are silent only where a checkpoint had all of them
+SOLVED = ("selection", "joint")  # steps that report nothing only if a checkpoint had all of them
 SEEN, GUESSED = 1.0, 0.05  # what stages of the same kind, and a guess, count for beside the present stage itself
 
 Clock = Callable[[], float]
@@ -39,7 +39,7 @@ class Stage:
 
     @property
     def place(self) -> tuple[str, str, Hashable | None, int]:
-        """What tells it from the other stages of a plan."""
+        """What distinguishes it from the other stages of a plan."""
         return self.step, self.part, self.family, self.number
 
     @property
@@ -52,7 +52,7 @@ class Stage:
 class Pace:
     """How long a step will take, judged by its last iterations.
 
-    By their mean: every so often an iteration takes much longer than the others, which a median would not see.
+    By their mean: every so often an iteration takes much longer than the others, which a median would ignore.
     """
 
     def __init__(self, clock: Clock = time.monotonic):

@@ -1,7 +1,7 @@
 """Settings chosen, and distances calibrated, on classes left out: cross-fitting over classes.
 
     for each fold of classes:  step 1 on the other classes  ->  codes of the classes left out, for each candidate
-    the candidate whose codes tell unseen classes apart best is taken; the same codes calibrate its distances
+    the candidate with the best codes of unseen classes is chosen; the same codes calibrate its distances
 
 A candidate says what lies between the steps and what step 2 is. Step 1 is learned once per fold; step 2 goes along a
 path of ridges, each solution starting the next. What was tried, and how it did, is reported.

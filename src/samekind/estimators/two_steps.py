@@ -142,7 +142,7 @@ class TwoSteps:
 
 
 def between_steps(basis: Basis, data: TrainingData, rows: IntArray, candidate: Candidate) -> Basis:
-    """What step 2 learns on: groups normalised and features weighed as a candidate says."""
+    """What step 2 learns on: groups normalised and features weighted as a candidate says."""
     if candidate.normalise_groups == "scale":
         made = replace(basis, normalise="none", weigh=candidate.weigh).scaled(data.X, rows)
     else:

@@ -1,4 +1,4 @@
-"""`Evaluation`: what is known of a model on labelled things of classes that it has not seen."""
+"""`Evaluation`: figures of a model on labelled samples of classes that it was not trained on."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """For scikit-learn's model selection: folds over classes, and scorers of codes of classes not learned from.
 
-A metric is judged on classes that it has not seen, so the test part of a fold is made of whole classes. For example
-`GridSearchCV(estimator, grid, cv=ClassKFold(5), scoring=pair_auc_score)`.
+A metric is judged on classes that it was not trained on, so the test part of a fold is made of whole classes. For
+example `GridSearchCV(estimator, grid, cv=ClassKFold(5), scoring=pair_auc_score)`.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Faces, or anything else, brought to one place and size: crops in which the same pixel shows the same part."""
+"""Alignment of faces, or other objects: crops in which the same pixel shows the same part."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One picture from one file, as grey floats; what cannot be used says why, what is damaged carries a note."""
+"""One picture from one file, as grey floats; unusable files raise an error with the reason, damage gives a note."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _RESTART_MARKERS = range(0xD0, 0xD8)
 _MARKER = re.compile(rb"\xff+[^\x00\xff]")
 # Bytes that decode to something other than the zeros with which a JPEG decoder fills what is missing.
 _FILLER = bytes.fromhex("a75b3ed1") * 64
-# More bytes than any honest file: plain-text PPM takes up to 18 a pixel, and cameras add some megabytes of notes.
+# More bytes than any valid file: plain-text PPM takes up to 18 a pixel, and cameras add some megabytes of notes.
 _BYTES_PER_PIXEL, _BYTES_OF_NOTES = 32, 64_000_000
 
 _UPRIGHT: dict[int, Callable[[NDArray[Any]], NDArray[Any]]] = {
@@ -87,7 +87,7 @@ def load_image(path: str | os.PathLike[str], *, max_pixels: int = 100_000_000) -
 
 
 def _read(name: str, max_pixels: int) -> bytes:
-    """All bytes of a file whose header promises a picture of bearable size."""
+    """All bytes of a file whose header gives an acceptable picture size."""
     status = os.stat(name)
     if stat.S_ISDIR(status.st_mode):
         raise _Unusable("is a folder, not an image")

@@ -1,7 +1,7 @@
 """Rows of float16 groups to one float32 panel or stack, at the speed of memory.
 
-numba knows no float16 and NumPy converts it number by number; the processor has an instruction for eight at once,
-which LLVM uses when it is told that 16 bits are a half.
+numba has no float16, and NumPy converts it number by number. The processor has an instruction for eight at once, which
+LLVM uses when the 16 bits are declared as a half.
 """
 
 import platform

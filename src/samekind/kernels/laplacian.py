@@ -1,7 +1,7 @@
 """Z^T (S - W - W^T) Z and its kin (Eq. 6), from tiles of weights, half of the pairs being enough.
 
-Tiles cover each unordered pair of row and column blocks once, or some rows against all columns. A tile of H stands for
-the weights of its pairs seen from both ends, so that `H + H^T = W + W^T`, and S holds the row sums of H + H^T. Each
+Tiles cover each unordered pair of row and column blocks once, or some rows against all columns. A tile of H holds
+the weights of its pairs from both ends, so that `H + H^T = W + W^T`, and S holds the row sums of H + H^T. Each
 form takes the tiles of one strip (`strip`) and joins the strips (`total`): strips are independent, so that they may be
 made in any order and by any number of threads, and so are the blocks of rows that `total` maps over.
 """

@@ -47,7 +47,7 @@ def _symmetric_logarithms(C: Any, side: Any, logs: Any) -> None:
             for lane in range(used):
                 A[e, lane] = C[start + lane, e]
             for lane in range(used, LANES):
-                A[e, lane] = _ONE  # any number: nobody reads what becomes of it
+                A[e, lane] = _ONE  # any number: its result is never read
         logarithm_in_lanes(A, V)
         for lane in range(used):
             for e in range(len(A)):

@@ -17,7 +17,7 @@ from samekind.kernels.spectral import Matrix, symmetrised
 from samekind.kernels.types import Array, IntArray, full_lanes, places
 
 SHORTEST = 1e-5  # of the longest direction: the squares of shorter ones are too near to rounding errors
-PROBES = 8  # random directions beside Q: they tell how much it misses, and are a start for what it has not seen yet
+PROBES = 8  # random directions in addition to Q: they estimate what it misses, and help to find new directions
 
 
 class Upper(NamedTuple):
@@ -36,7 +36,7 @@ class ClassLayout:
     starts: IntArray  # (n_blocks,) first sample of each block
     sizes: IntArray  # (n_blocks,)
     n_samples: int
-    big_class: int = 32  # samples from which on a class is worth matrix products,
+    big_class: int = 32  # samples from which on matrix products are faster for a class,
     panel_rows: int = 96  # of so many rows each
 
     @classmethod
@@ -72,7 +72,7 @@ class ClassLayout:
 
     @cached_property
     def upper(self) -> Upper:
-        """Small blocks row by row; big ones in several rows at once, worth a matrix product each."""
+        """Small blocks row by row; big ones in several rows at once, as a matrix product each."""
         small, big = np.flatnonzero(self.sizes < self.big_class), np.flatnonzero(self.sizes >= self.big_class)
         panels, entries = self._rows_above(small)
         times = [np.full(len(entries), 2, np.float32)]
@@ -163,7 +163,7 @@ class SketchedLaplacian:
     same: Array  # entries of C, float32
     Q: Array  # (N, r) float32
     B: Matrix  # (r, r)
-    missed: float  # share of the smooth part, in norm, that Q B Q^T misses, as random probes see it
+    missed: float  # share of the smooth part, in norm, that Q B Q^T misses, estimated by random probes
 
     @property
     def rank(self) -> int:
@@ -213,10 +213,10 @@ Same: TypeAlias = Callable[[WeightTile], tuple[IntArray, IntArray]]  # rows and 
 
 @dataclass(frozen=True)
 class Range:
-    """Directions that the smooth part is sketched in, from one round to the next.
+    """Directions in which the smooth part is sketched, from one round to the next.
 
-    Weights change little between rounds, so that one sweep gives both the sketch in the present directions and, as in
-    subspace iteration, better ones for the next round.
+    Weights change little between rounds. So one pass over them gives both the sketch in the present directions and, as
+    in subspace iteration, better ones for the next round.
     """
 
     Q: Array  # (N, r) orthonormal, float32

@@ -10,7 +10,7 @@ Matrix: TypeAlias = NDArray[np.float64]
 Norm: TypeAlias = Literal["frobenius", "spectral"]
 
 RANK_SHARE = 1e-6  # eigenvalues of a metric below this share of its largest are rounding of a solver, not rank
-MOST_SHIFTS, SHIFTED = 100, 1e-13  # of a search for a weighed trace, and how near it must come, relatively
+MOST_SHIFTS, SHIFTED = 100, 1e-13  # of a search for a weighted trace, and its relative tolerance
 LARGER = 4.0  # how many times as large as a metric the best one is taken to be, where nothing bounds it
 
 

@@ -6,7 +6,7 @@
       learning      step 1 of a family, step 2 on what step 1 chose, by the public learner
       measuring     distances of the protocol's pairs
       workplace     where results are kept, and what they were made with
-      reporter      who is told how it goes
+      reporter      progress of the experiment
     presets       what is chosen, and the presets; `stages` names what is learned for each split
     tables, report, paper   what was found, beside the paper's figures
 

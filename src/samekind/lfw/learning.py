@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from samekind.estimators import EnsembleMetric, presets
+from samekind.events import Observer
 from samekind.images.regions import Region
 from samekind.kernels.types import IntArray
 from samekind.lfw.faces import Faces
@@ -18,7 +19,6 @@ from samekind.lfw.protocol import image_rows
 from samekind.lfw.runs import SplitRun
 from samekind.model.basis import Basis
 from samekind.model.metric import Metric
-from samekind.solvers.events import Observer
 
 Facts = dict[str, Any]
 

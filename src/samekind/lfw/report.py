@@ -25,7 +25,7 @@ DRAWN = 20  # regions drawn one by one
 
 THRESHOLDS = {
     "training pairs": "View 1's training pairs, whose people the metric has learned from",
-    "these pairs": "the test pairs themselves, which flatters a little",
+    "these pairs": "the test pairs themselves, which is slightly optimistic",
     "view 1": "View 1, as the paper's do: its test pairs, for a metric learned from its training people, some of whom "
     "are in the fold that is tested",
     "training folds": "the training folds: for each fold its own metric on the pairs of the other folds",

@@ -1,10 +1,10 @@
-"""Who is told how the experiment goes."""
+"""Progress of the experiment."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol, TypeAlias
 
-from samekind.solvers.events import Observer
+from samekind.events import Observer
 
 Count: TypeAlias = Callable[[int, int], None]  # done, total
 

@@ -62,7 +62,7 @@ class Learned:
 
 
 def judged_on_view1(learned: Learned, stage: Stage, threshold_by: ThresholdBy) -> Results:
-    """Test pairs at the threshold from the training pairs, and at their own best: a little flattered."""
+    """Test pairs at the threshold from the training pairs, and at their own best one, which is slightly optimistic."""
     run, distances = learned.run, learned.distances[stage]
     n = len(run.split.train.pairs)
     chosen = best_threshold(distances[:n], run.same[:n], strategy=threshold_by)

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from samekind.checkpoint import entries
+from samekind.checkpoint.folder import entries
 from samekind.files import whole_file, write_whole
 from samekind.lfw.stages import Stage
 from samekind.model.metric import Metric

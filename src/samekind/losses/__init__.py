@@ -5,7 +5,7 @@
                      anchors                             from them the value, and what the weights need of each sample
                      tile_value, tile_weights            of any tile: its share of the value (pairwise), H (Eq. 5, 11)
 
-A loss sees tiles of distances and of the relation (`relation.PairTile`), never the data, and calls `kernels` only.
+A loss gets tiles of distances and of the relation (`relation.PairTile`), never the data, and calls `kernels` only.
 
     base       what a loss is                            Loss, BoundLoss
     pairwise   same or not: a logistic loss on d_ij      PairwiseLoss

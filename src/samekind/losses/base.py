@@ -1,4 +1,4 @@
-"""What a loss is: it sees tiles of distances and of the relation, never the data.
+"""What a loss is: a function of tiles of distances and of the relation, never of the data.
 
 A loss with row statistics goes over all tiles once to make them (`statistics`, joined by `merge_log_sum_exp`), turns
 them into its value and what the weights need of each anchor (`anchors`), then gives the weights of any tile.

@@ -89,7 +89,7 @@ class BoundTripletLoss:
     def tile_weights(
         self, D: Array, pairs: PairTile, rows: Anchors, cols: Anchors | None, out: Array | None = None
     ) -> tuple[float, Array]:
-        """Softmax weights of Eq. 11 (with phi+ and phi- where they belong), from the rows and from the columns."""
+        """Softmax weights of Eq. 11 (phi+ and phi- exchanged, see docs/notation.md), from the rows and the columns."""
         H = _others(pairs.others(D), rows, cols)
         H[pairs.targets] += _targets(D[pairs.targets], rows, pairs.targets[0])
         if cols is not None:

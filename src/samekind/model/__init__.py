@@ -1,4 +1,4 @@
-"""What crosses from training to use. Nothing here imports a solver.
+"""What training produces and use needs. Nothing here imports a solver.
 
     Basis         the chosen feature groups and U_k of each: array, store or picture features -> features of step 2
     Metric        a basis and components over it, with all that use needs: distance, threshold, mirror images

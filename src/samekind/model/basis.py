@@ -1,4 +1,4 @@
-"""`Basis`: what step 1 leaves to step 2, U_dagger of Algorithm 1, line 8.
+"""`Basis`: the features that step 1 selects for step 2, U_dagger of Algorithm 1, line 8.
 
     x  ->  the columns of the chosen groups, less their mean
        ->  z_k = U_k^T x_k of each group, whitening folded into U_k
@@ -117,7 +117,7 @@ class Basis:
     def joined(cls, bases: Sequence[Basis]) -> Basis:
         """Of several families side by side: groups and features in the order of the bases, columns rising.
 
-        All read the same feature vector, and no column twice; they are normalised and weighed alike.
+        All read the same feature vector, and no column twice; they are normalised and weighted alike.
         """
         first = bases[0]
         _check_joinable(bases)
@@ -162,7 +162,7 @@ class Basis:
     def scaled(self, X: Any, rows: ArrayLike | None = None) -> Basis:
         """The same with U_k divided by sqrt(l_k), l_k the root mean square length of group k's features over samples.
 
-        The features are those that are weighed but not normalised. Half-way between groups that count by their lengths
+        The features are weighted but not normalised. Half-way between groups that count by their lengths
         and groups that all count alike.
         """
         self._check_has_groups()

@@ -1,4 +1,4 @@
-"""What a model knows about its squared distances, measured on classes left out of the learning.
+"""Calibration of squared distances, measured on classes left out of the learning.
 
 The probability that a pair is of one kind is a monotone map of its distance: isotonic regression (Zadrozny and Elkan,
 2002) reduced to a few knots, linear in the log-odds between and beyond them. Thresholds at false match rates are

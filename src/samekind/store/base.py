@@ -27,7 +27,7 @@ def panels_of(store: FeatureStore, groups: Sequence[int], rows: IntArray, *, cen
 
 
 def centred(Z: Array) -> Array:
-    """Distances do not see the mean; rounding does."""
+    """Distances do not depend on the mean, but rounding does."""
     Z -= Z.mean(axis=0)
     return Z
 

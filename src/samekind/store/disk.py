@@ -37,7 +37,7 @@ class ReadOptions:
     """How files are read; what comes out does not depend on it."""
 
     most_maps: int = 256  # each keeps a file open, and a process may have about a thousand
-    worth_threads: int = 1 << 22  # bytes of a panel
+    worth_threads: int = 1 << 22  # bytes of a panel from which on it is read by several threads
     few: float = 0.5  # share of a family's groups up to which they are read one by one, without what lies between them
     cache_share: float = 0.5  # of the machine's memory that groups read ahead may take
 
@@ -177,7 +177,7 @@ class DiskStore(FeatureStore):
 
     @property
     def front_end(self) -> dict[str, Any]:
-        """How images became descriptors, as the writer was told."""
+        """How images became descriptors, as given to the writer."""
         return self.manifest.front_end
 
     @property
@@ -186,7 +186,7 @@ class DiskStore(FeatureStore):
 
     @property
     def planned(self) -> int:
-        """How many images the store is to look at, those included that turn out unusable."""
+        """How many images the store is planned for, including those that turn out unusable."""
         return len(dict(self.manifest.images))
 
     @property
@@ -205,8 +205,8 @@ class DiskStore(FeatureStore):
     def skipped(self) -> dict[str, str]:
         """Why an image has no row; one that got a row when it was tried again is not among them."""
         reasons = {entry["id"]: entry["reason"] for record in self.records.values() for entry in record.skipped}
-        mended = reasons.keys() & set(self.image_ids.tolist()) if reasons else ()
-        return {image: reason for image, reason in reasons.items() if image not in mended}
+        stored_since = reasons.keys() & set(self.image_ids.tolist()) if reasons else ()
+        return {image: reason for image, reason in reasons.items() if image not in stored_since}
 
     @property
     def notes(self) -> dict[str, list[str]]:

@@ -6,15 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import load_wine
 
+from samekind.kernels.scatters import BETWEEN, principal_deviations
 from samekind.kernels.spectral import project_weighted_trace_ball
 from samekind.solvers.joint.problem import JointProblem
-from samekind.solvers.optimise.preconditioner import (
-    BETWEEN,
-    CURVATURE,
-    Preconditioned,
-    Preconditioner,
-    principal_deviations,
-)
+from samekind.solvers.optimise.preconditioner import CURVATURE, Preconditioned, Preconditioner
 from samekind.solvers.optimise.projected import minimise
 from samekind.solvers.selection import SelectionOptions, select_groups
 from samekind.store import ArrayStore, FeatureGroups

@@ -6,8 +6,9 @@ import scipy.linalg
 from hypothesis import given
 from hypothesis import strategies as st
 
-from samekind.solvers.optimise import within_class
-from samekind.solvers.optimise.within_class import SHRINKAGE, WithinClassWhitening, scatters
+from samekind.kernels import scatters as scatters_module
+from samekind.kernels.scatters import scatters
+from samekind.solvers.optimise.within_class import SHRINKAGE, WithinClassWhitening
 from tests import oracle
 
 SIZES = (5, 1, 3, 8, 2, 4)
@@ -39,7 +40,7 @@ def literal_scatters(Z, sizes):
 def test_scatters_are_those_of_literal_loops(sizes, rows_at_once):
     Z, sizes = data(tuple(sizes))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(within_class, "ROWS_AT_ONCE", rows_at_once)
+        patch.setattr(scatters_module, "ROWS_AT_ONCE", rows_at_once)
         made = scatters(Z, sizes, map)
     for mine, literal in zip(made, literal_scatters(Z, sizes), strict=True):
         np.testing.assert_allclose(mine, literal, atol=1e-12)

@@ -215,7 +215,7 @@ def test_a_block_beside_a_metric_that_tells_most_pairs_apart_takes_few_iteration
     objective = cases.case_of("pairwise-equal", X, y[:200], block=200).objective
     events = []
     store = ArrayStore(X, FeatureGroups.parse({"left": halves[0], "right": halves[1]}, 64))
-    select_groups(objective, store, ridge=0.005, max_groups=3, observe=events.append)
+    select_groups(objective, store, SelectionOptions(ridge=0.005, max_groups=3), observe=events.append)
     assert [event.details["converged"] for event in events] == [True] * 3
     assert max(event.details["n_iter"] for event in events) <= 15
 

@@ -19,8 +19,8 @@ from tests import cases, stores
 RIDGE = 0.1
 PLANTED = (3, 17, 38)
 DETAILS = {"sketched", "rescored", "sketch_rank", "sketch_missed", "sketch_error"}
-EXHAUSTIVE = LazyOptions(rank=100, n_leaders=1000, n_random=0, n_exact=1, most_share=1.0)  # all groups
-LAZY = LazyOptions(rank=4, n_leaders=12, n_random=8, n_exact=3, most_share=1.0)  # few groups, and rough sketches
+EXHAUSTIVE = LazyOptions(rank=100, n_leaders=1000, n_random=0, n_exact=1, most_share=1.0, fewest=1)  # all groups
+LAZY = LazyOptions(rank=4, n_leaders=12, n_random=8, n_exact=3, most_share=1.0, fewest=1)  # rough
 
 
 @pytest.fixture(params=cases.BOTH_LOSSES)
@@ -228,7 +228,9 @@ def test_little_is_lost_in_any_round(loss):
     X, labels = mixed()
     scoring = scoring_of(loss, array_store(X, 3), X, labels)
     groups = all_groups(scoring)
-    fast = LazySearch(scoring, groups, 0, LazyOptions(rank=16, n_leaders=30, n_random=15, n_exact=4, most_share=1.0))
+    fast = LazySearch(
+        scoring, groups, 0, LazyOptions(rank=16, n_leaders=30, n_random=15, n_exact=4, most_share=1.0, fewest=1)
+    )
     lost, sketched = [], []
 
     def choose(weights, metric, t):

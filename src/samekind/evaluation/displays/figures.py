@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe and Ito's palette, told apart by every common form of colour vision.
+# Okabe and Ito's palette, distinguishable with every common form of colour vision.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
 SAME_COLOUR, OTHER_COLOUR, QUIET = COLOURS[0], COLOURS[1], "#6e6e6e"
 

@@ -1,4 +1,4 @@
-"""What a fit has learned, and on which way."""
+"""What a fit has learned, and how it converged."""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
-"""Step 2: one joint metric on the features that step 1 left (Algorithm 2).
+"""Step 2: one joint metric on the features that step 1 selected (Algorithm 2).
 
     algorithm        stages on growing samples of the rows, then on all            solve_joint, JointResult
       stage_solvers  over A by projected descent, over L by factored descent       ConvexSolver, FactoredSolver
       monitor        reports iterations, and ends a stage within its noise         StageMonitor
-      schedule       how many anchors a stage has, and when it has no more to give
-      span           more features than samples: in the span of the samples
+      schedule       how many anchors a stage has, and when it ends
       problem        f over A, and over L with A = L L^T                           JointProblem
-      state          what to go on from                                            JointState
+      state          what a fit resumes from                                       JointState
 
-`estimators.steps` calls `solve_joint`; the descents are those of `solvers.optimise`.
+`estimators.steps` calls `solve_joint`, with more features than samples on their span; the descents are those of
+`solvers.optimise`.
 """
 
 from samekind.solvers.joint.algorithm import JointOptions, JointResult, choose_solver, solve_joint

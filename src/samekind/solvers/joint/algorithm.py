@@ -8,13 +8,12 @@ from typing import Literal
 
 import numpy as np
 
-from samekind.kernels.spectral import Matrix, with_fixed_signs
+from samekind.events import Observer, unobserved
+from samekind.kernels.spectral import Matrix
 from samekind.kernels.statistics import standard_error
-from samekind.solvers.events import Observer, unobserved
 from samekind.solvers.joint.monitor import Reporter, StageMonitor
 from samekind.solvers.joint.problem import JointProblem
 from samekind.solvers.joint.schedule import HELD_OUT_ANCHORS, sample_sizes
-from samekind.solvers.joint.span import has_span, in_span
 from samekind.solvers.joint.stage_solvers import ConvexSolver, FactoredSolver, SolverName, StageResult, StageSolver
 from samekind.solvers.joint.state import JointState
 from samekind.solvers.optimise.certificate import Certificate, certify
@@ -23,7 +22,7 @@ from samekind.solvers.optimise.within_class import WithinClassWhitening
 
 LARGEST_CONVEX = 600  # dimensions: beyond them an eigendecomposition per step is what a convex step costs, unless
 SAMPLES_PER_DIMENSION = 5  # there are so many samples that their pairs cost more
-CERTIFIED_ON = 1024  # anchors, where a certificate over all rows would be by far the dearest evaluation
+CERTIFIED_ON = 1024  # anchors, where a certificate over all rows would be by far the most expensive evaluation
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,7 @@ class JointOptions:
 
 @dataclass(frozen=True)
 class JointResult:
-    """`A = L L^T`; where `outside` is not 0, `A = L L^T + outside (I - span span^T)`."""
+    """`A = L L^T`."""
 
     L: Matrix  # (D, r), columns by falling length
     certificate: Certificate
@@ -53,11 +52,9 @@ class JointResult:
     solver: str
     n_iter: int
     n_evaluations: int
-    converged: bool  # the gap was closed, before any cut to n_components; on samples, as far as their noise lets it;
+    converged: bool  # the gap was closed, before any cut to n_components; on samples, within their noise;
     # over L of bounded rank, where no gap closes, at a stationary point
     stopped: bool  # by the observer
-    outside: float = 0.0  # what A is, times the identity, outside of the span: the ridge's centre
-    span: Matrix | None = None  # (D, p), orthonormal: of the samples, where it was solved in their span
 
 
 def solve_joint(
@@ -68,19 +65,11 @@ def solve_joint(
     resume: JointState | None = None,
     keep: Callable[[JointState], None] = lambda state: None,
 ) -> JointResult:
-    """Algorithm 2; `keep` is given what to `resume` from.
-
-    With more features than samples it is solved in the span of the samples, and states are in its coordinates.
-    """
-    whole, V = problem, None
-    if has_span(problem):
-        problem, V = in_span(problem)
+    """Algorithm 2; `keep` is given what to `resume` from."""
     stage_solver = _stage_solver(problem, options)
     stages = _stages(problem, options)
     state = JointState(0, stage_solver.first(stages[0], options.seed)) if resume is None else resume
-    fixed_rank = stage_solver.name == "factored" and options.n_components is not None
-    shift = _lost_outside(whole, V) if fixed_rank and V is not None else 0.0
-    reporter = Reporter(observe, keep, options.max_iter, stages, options.tol, shift)
+    reporter = Reporter(observe, keep, options.max_iter, stages, options.tol)
     while True:
         keep(state)
         stage, last = stages[state.stage], state.stage == len(stages) - 1
@@ -89,8 +78,7 @@ def solve_joint(
         if last or reporter.stopped or state.earlier_iterations >= options.max_iter:
             break
     result = _finished(problem, stage, stage_solver, reached, state, options.seed)
-    result = replace(result, converged=result.converged and last, stopped=reporter.stopped)
-    return result if V is None else _out_of_span(result, V, whole, options.n_components)
+    return replace(result, converged=result.converged and last, stopped=reporter.stopped)
 
 
 def choose_solver(n_features: int, n_components: int | None, n_samples: int) -> SolverName:
@@ -129,7 +117,7 @@ def _descended(
     state: JointState,
     options: JointOptions,
 ) -> StageResult:
-    """To where a stage has no more to give: on a sample that is its noise."""
+    """To the end of a stage: on a sample, where gains are within its noise."""
     stage, last = stages[state.stage], state.stage == len(stages) - 1
     no_gap = stage_solver.name == "factored" and options.n_components is not None
     settles = last and no_gap and len(stages) > 1
@@ -167,22 +155,22 @@ def _finished(
     L = stage_solver.factor(reached.point, stage_solver.n_components)
     rng = np.random.RandomState([seed, state.stage, 1])
     sampled = stage.objective.is_sample
-    seen = problem.on_sample(stage.objective.n_anchors, rng, without=stage) if sampled else problem
-    certificate, dear = reached.certificate, False
+    unseen_rows = problem.on_sample(stage.objective.n_anchors, rng, without=stage) if sampled else problem
+    certificate, costly = reached.certificate, False
     if certificate is None or L.shape != reached.point.shape:
         many = stage.objective.n_candidates > 2 * CERTIFIED_ON
-        dear = certificate is None and not sampled and stage_solver.name == "factored" and many
-        judge = problem.on_sample(CERTIFIED_ON, rng) if dear else seen
+        costly = certificate is None and not sampled and stage_solver.name == "factored" and many
+        judge = problem.on_sample(CERTIFIED_ON, rng) if costly else unseen_rows
         bound = reached.bound if certificate is None else certificate.value - certificate.gap
-        known_bound = -np.inf if dear or sampled else bound  # that of these very rows
+        known_bound = -np.inf if costly or sampled else bound  # a bound for the same rows
         evaluation = judge.value_and_gradient_at(L)
         certificate, _ = certify(judge, L @ L.T, L.shape[1], stage_solver.tol, known_bound, evaluation)
     if sampled:
-        estimates = seen.factored_batch_values(L)
+        estimates = unseen_rows.factored_batch_values(L)
     else:
-        estimates = np.array([stage_solver.value(stage, L) if dear else certificate.value])
+        estimates = np.array([stage.factored_value(L) if costly else certificate.value])
     converged = bool(reached.converged)
-    if stage_solver.n_components is None and not (sampled or dear) and np.isfinite(certificate.gap):
+    if stage_solver.n_components is None and not (sampled or costly) and np.isfinite(certificate.gap):
         converged &= certificate.optimal
     return JointResult(
         L,
@@ -195,27 +183,4 @@ def _finished(
         state.earlier_evaluations,
         converged=converged,
         stopped=False,
-    )
-
-
-def _lost_outside(problem: JointProblem, V: Matrix) -> float:
-    """What a centred ridge costs outside of the span, where a metric of few components is 0."""
-    return problem.ridge / 2 * problem.centre**2 * float(V.shape[0] - V.shape[1])
-
-
-def _out_of_span(result: JointResult, V: Matrix, problem: JointProblem, n_components: int | None) -> JointResult:
-    """The result in the coordinates of Z; its gap is that to the best metric of any rank."""
-    certificate = result.certificate
-    lost = 0.0 if n_components is None else _lost_outside(problem, V)
-    if lost:
-        slope = min(certificate.smallest_eigenvalue, -problem.ridge * problem.centre)
-        value, gap = certificate.value + lost, certificate.gap + lost
-        certificate = replace(certificate, value=value, gap=gap, smallest_eigenvalue=slope)
-    return replace(
-        result,
-        L=with_fixed_signs(V @ result.L),
-        certificate=certificate,
-        objective=result.objective + lost,
-        outside=problem.centre if n_components is None else 0.0,
-        span=V,
     )

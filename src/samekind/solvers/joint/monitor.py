@@ -1,4 +1,4 @@
-"""What follows an iteration of step 2: it is reported, its state is kept, and a stage ends within its noise."""
+"""After each iteration of step 2: report it, keep its state, and end a stage whose gains are within the noise."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from samekind.events import Event, Observer
 from samekind.kernels.spectral import Matrix
 from samekind.kernels.statistics import standard_error
-from samekind.solvers.events import Event, Observer
 from samekind.solvers.joint.problem import JointProblem
 from samekind.solvers.joint.schedule import CHECK_EVERY, NEARLY, SETTLED, expected_gain, within_noise
 from samekind.solvers.joint.stage_solvers import StageSolver
@@ -28,7 +28,6 @@ class Reporter:
     max_iter: int
     stages: list[JointProblem]
     tol: float
-    shift: float = 0.0  # what f has beyond that of the problem solved
     stopped: bool = False
 
     def report(
@@ -37,12 +36,12 @@ class Reporter:
         iteration += state.earlier_iterations
         left = self._left(problem, state, iteration)
         details = {"n_anchors": problem.objective.n_anchors} | details
-        event = Event("joint", iteration, self.max_iter, objective + self.shift, rank, details, left=left)
+        event = Event("joint", iteration, self.max_iter, objective, rank, details, left=left)
         self.stopped = bool(self.observe(event))
         return self.stopped
 
     def _left(self, problem: JointProblem, state: JointState, iteration: int) -> float | None:
-        """Iterations to come, in units of one of this stage: as the gains shrink now, and as dear as their pairs."""
+        """Iterations left, in units of one of this stage: by how gains shrink, and the cost of each stage's pairs."""
         gains = -np.diff(state.values)
         if len(gains) < 2 or not (gains > 0).all():
             return None
@@ -54,7 +53,7 @@ class Reporter:
 
 
 class StageMonitor:
-    """Observes a stage's solver, and ends it when gains are within the noise of the sample, or have become little."""
+    """Observes a stage's solver, and ends it when gains are within the noise of the sample, or have become small."""
 
     def __init__(
         self,
@@ -70,7 +69,7 @@ class StageMonitor:
         self.stage_solver = stage_solver
         self.reporter = reporter
         self.state = state
-        self.settles = settles  # little gains end it: no gap says how near the optimum is
+        self.settles = settles  # small gains end it: there is no gap to go by
         self.held_out = held_out  # what is not gained on these anchors is noise
         if held_out is not None and state.noise is None:
             self.state = replace(state, noise=stage_solver.batch_values(held_out, state.start))
@@ -109,7 +108,7 @@ class StageMonitor:
         return ends or stop
 
     def _is_gain(self, point: Matrix) -> bool:
-        """Whether held-out anchors see f fall too, as far as their noise lets them; if so it is safe to end there."""
+        """Whether f falls on held-out anchors too, by more than their noise; if so it is safe to end there."""
         assert self.held_out is not None
         assert self.state.noise is not None
         estimates = self.stage_solver.batch_values(self.held_out, point)
@@ -119,11 +118,10 @@ class StageMonitor:
         return True
 
     def _little_is_gained(self, values: tuple[float, ...]) -> bool:
-        """In the last iteration, or in all that are to be expected."""
-        tol, level = self.reporter.tol, abs(values[-1])
-        if expected_gain(values) <= NEARLY * tol * level:
-            return True
-        return len(values) > 1 and values[-2] - values[-1] <= max(0.0, SETTLED * tol * level)
+        """In the last iteration, or in all that are expected to follow."""
+        tol = self.reporter.tol * abs(values[-1])
+        little = len(values) > 1 and values[-2] - values[-1] <= SETTLED * tol
+        return little or expected_gain(values) <= NEARLY * tol
 
 
 def _cost(problem: JointProblem) -> float:

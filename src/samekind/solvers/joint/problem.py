@@ -58,7 +58,7 @@ class JointProblem:
 
     def value_and_gradient(self, A: Matrix) -> tuple[float, Matrix]:
         loss, G = self.objective.value_and_form(self._distances(A), GramForm(self.Z))
-        return loss + self._penalty(A), G + self.ridge * self._from_centre(A)
+        return loss + self._penalty(A), G + self.ridge * _less_identity(A, self.centre)
 
     def value_and_gradient_at(self, L: Matrix) -> tuple[float, Matrix]:
         """The same at A = L L^T, without Z A, which has the size of Z."""
@@ -112,18 +112,14 @@ class JointProblem:
             product += part
         return product
 
-    def _from_centre(self, A: Matrix) -> Matrix:
-        """`A - centre I`"""
-        return _less_identity(A, self.centre)
-
     def _penalty(self, A: Matrix) -> float:
         """`ridge/2 ||A - centre I||_F^2`"""
-        apart = self._from_centre(A)
+        apart = _less_identity(A, self.centre)
         return self.ridge / 2 * float(np.vdot(apart, apart))
 
     def _factored_penalty(self, L: Matrix) -> float:
         """The same at A = L L^T (D, r): `ridge/2 (||L^T L - centre I||_F^2 + centre^2 (D - r))`, without D x D."""
-        inner = self._from_centre(L.T @ L)
+        inner = _less_identity(L.T @ L, self.centre)
         missing = self.centre**2 * float(L.shape[0] - L.shape[1])
         return self.ridge / 2 * (float(np.vdot(inner, inner)) + missing)
 

@@ -15,16 +15,16 @@ from samekind.kernels.statistics import standard_error
 FIRST_ANCHORS = 1024
 GROWTH = 4
 CHECK_EVERY = 3  # iterations between two estimates of the noise
-HELD_OUT_ANCHORS = 1024  # at most, that tell gains from noise
-NEARLY = 0.5  # share of `tol`: on all rows, what is left to gain, going by what the last iterations gained
+HELD_OUT_ANCHORS = 1024  # at most, to distinguish gains from noise
+NEARLY = 0.5  # share of `tol`: on all rows, the gain still expected from the last iterations' gains
 SETTLED = 0.05  # share of `tol`: samples came first, and on all rows an iteration gains less than this of f
 WITHIN = 2.0  # standard errors: a gain of less than these is within the noise
 
 
 def sample_sizes(n_candidates: int, most: int | None = None) -> list[int | None]:
-    """Anchors of each stage; None stands for all rows, whose pairs are visited once: as dear as a sample of half.
+    """Anchors of each stage; None stands for all rows. Their pairs are visited once, at the cost of a sample of half.
 
-    `most`: end with a sample of so many anchors, unless all rows are no dearer.
+    `most`: end with a sample of so many anchors, unless all rows cost no more.
     """
     last = None if most is None or 2 * most >= n_candidates else most
     end = n_candidates / 2 if last is None else last
@@ -37,12 +37,12 @@ def sample_sizes(n_candidates: int, most: int | None = None) -> list[int | None]
 
 
 def within_noise(gains: NDArray[Any]) -> bool:
-    """Whether what was gained on a sample is within the noise, as batches of anchors that it does not have see it."""
+    """Whether a gain is within the noise, given the gains on batches of held-out anchors."""
     return bool(gains.mean() <= WITHIN * standard_error(gains))
 
 
 def expected_gain(values: Sequence[float]) -> float:
-    """What is left to gain if gains go on shrinking as from the three iterations before to the last three."""
+    """The gain still to come if gains keep shrinking as from the three iterations before to the last three."""
     if len(values) < 7:
         return np.inf
     before, last = values[-7] - values[-4], values[-4] - values[-1]

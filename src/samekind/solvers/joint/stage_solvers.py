@@ -5,6 +5,7 @@ from typing import Literal, Protocol, TypeAlias
 
 import numpy as np
 
+from samekind.kernels.scatters import scatters
 from samekind.kernels.spectral import Matrix, eigh, principal_axes, rank_of, with_fixed_signs
 from samekind.kernels.types import Array
 from samekind.solvers.joint.problem import JointProblem
@@ -13,7 +14,7 @@ from samekind.solvers.joint.state import JointState
 from samekind.solvers.optimise import factored, projected
 from samekind.solvers.optimise.certificate import Certificate
 from samekind.solvers.optimise.preconditioner import Preconditioned, Preconditioner
-from samekind.solvers.optimise.within_class import WithinClassWhitening, scatters
+from samekind.solvers.optimise.within_class import WithinClassWhitening
 
 FIRST_RANK = 16  # where the staircase begins at the least
 MOST_FITTINGS = 30  # in either direction
@@ -23,7 +24,7 @@ SolverName: TypeAlias = Literal["convex", "factored"]
 
 
 class StageObserver(Protocol):
-    """Who listens to a stage, and may end it by saying True."""
+    """Observes a stage, and may end it by returning True."""
 
     def on_convex(self, now: projected.Progress) -> bool: ...
 
@@ -38,7 +39,7 @@ class StageResult:
     converged: bool
     certificate: Certificate | None
     hint: float | None  # curvature or scale, for the next stage
-    bound: float = -np.inf  # what f is known not to go below
+    bound: float = -np.inf  # a lower bound of f
 
 
 class StageSolver(Protocol):
@@ -63,8 +64,6 @@ class StageSolver(Protocol):
 
     def factor(self, point: Matrix, n_components: int | None) -> Matrix: ...
 
-    def value(self, stage: JointProblem, L: Matrix) -> float: ...
-
     def rank(self, point: Matrix) -> int: ...
 
 
@@ -82,7 +81,7 @@ class ConvexSolver:
     def descend(
         self, stage: JointProblem, state: JointState, max_iter: int, observe: StageObserver, *, certified: bool
     ) -> StageResult:
-        """In the preconditioner's coordinates; everyone else sees A."""
+        """In the preconditioner's coordinates; callers and observers get A."""
         resume = state.run if isinstance(state.run, projected.ProjectedState) else None
         by = self.preconditioner
         solution = projected.minimise(
@@ -110,9 +109,6 @@ class ConvexSolver:
     def factor(self, point: Matrix, n_components: int | None) -> Matrix:
         return self.preconditioner.factor(point)[:, :n_components]
 
-    def value(self, stage: JointProblem, L: Matrix) -> float:
-        return stage.value(L @ L.T)
-
     def rank(self, point: Matrix) -> int:
         return rank_of(point, self.preconditioner.scatter)
 
@@ -136,7 +132,7 @@ class FactoredSolver:
             return L
         axes = stage.centre**0.5 * self._principal_axes(stage, self.most(stage))
         axes = factored.within_trace(axes, stage.trace_bound)
-        return axes if self.value(stage, axes) < self.value(stage, L) else L
+        return axes if stage.factored_value(axes) < stage.factored_value(L) else L
 
     def _principal_axes(self, stage: JointProblem, rank: int) -> Matrix:
         """The leading eigenvectors of Z's scatter."""
@@ -145,7 +141,7 @@ class FactoredSolver:
         return with_fixed_signs(eigh(total)[1][:, ::-1][:, :rank])
 
     def _discriminants(self, stage: JointProblem, seed: int) -> Matrix:
-        """The leading directions between classes, as long as serves; short random ones where there are fewer."""
+        """The leading directions between classes, scaled to fit f; short random ones where there are fewer."""
         n_features = stage.n_features
         most = self.most(stage)
         rank = most if self.n_components is not None else min(most, max(FIRST_RANK, n_features // 4))
@@ -157,11 +153,11 @@ class FactoredSolver:
     def _fitted(self, stage: JointProblem, L: Matrix) -> Matrix:
         """Twice the distances, or half of them, as long as that lowers f, which is convex in them."""
         best = factored.within_trace(L, stage.trace_bound)
-        value = self.value(stage, best)
+        value = stage.factored_value(best)
         for times in (2.0, 0.5):
             for _ in range(MOST_FITTINGS):
                 trial = factored.within_trace(best * times**0.5, stage.trace_bound)
-                tried = self.value(stage, trial)
+                tried = stage.factored_value(trial)
                 if not tried < value:
                     break
                 best, value = trial, tried
@@ -170,9 +166,9 @@ class FactoredSolver:
     def descend(
         self, stage: JointProblem, state: JointState, max_iter: int, observe: StageObserver, *, certified: bool
     ) -> StageResult:
-        """Up the staircase where the rank is open; on a sample only as far as its noise allows."""
+        """Up the staircase of ranks unless the rank is fixed; on a sample only as far as its noise allows."""
         certified = certified or self.n_components is None
-        solution = factored.minimise_factored(
+        made = factored.minimise_factored(
             stage,
             state.start,
             max_rank=self.most(stage),
@@ -185,23 +181,13 @@ class FactoredSolver:
             coordinates=self.coordinates,
             preconditioner=self.preconditioner,
         )
-        return StageResult(
-            solution.L,
-            solution.n_iter,
-            solution.n_evaluations,
-            solution.converged,
-            solution.certificate,
-            solution.scale,
-        )
+        return StageResult(made.L, made.n_iter, made.n_evaluations, made.converged, made.certificate, made.scale)
 
     def batch_values(self, stage: JointProblem, point: Matrix) -> Array:
         return stage.factored_batch_values(point)
 
     def factor(self, point: Matrix, n_components: int | None) -> Matrix:
         return principal_axes(point, scatter=self.preconditioner.scatter)
-
-    def value(self, stage: JointProblem, L: Matrix) -> float:
-        return stage.factored_value(L)
 
     def rank(self, point: Matrix) -> int:
         return int(point.shape[1])

@@ -1,4 +1,4 @@
-"""How far a metric is from the best one there is: a bound from convexity, whatever solver made it."""
+"""How far a metric is from the optimum: a bound from convexity, for any solver."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -46,8 +46,8 @@ def certify(
 ) -> tuple[Certificate, Matrix]:
     """The certificate of A, and the eigenvectors (columns) along which f still falls, steepest first.
 
-    `known_bound` is what f is known not to go below, if a solver has seen more than A tells; `known` are f and its
-    gradient at A, if it has looked at them. A gap within the rounding of f counts as closed.
+    `known_bound` is a lower bound of f from the solver, if there is one; `known` are f and its gradient at A, if they
+    have been evaluated. A gap within the rounding of f counts as closed.
     """
     value, G = problem.value_and_gradient(A) if known is None else known
     values, vectors = eigh(G)

@@ -9,13 +9,13 @@ stationary, and is certified, widened, or taken further down by a smaller tolera
 follows from the state of its leg, so that a run can be resumed in the middle of any.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from samekind.checkpoint import Resumable
 from samekind.kernels.spectral import Matrix, estimated_gap, principal_axes
 from samekind.solvers.optimise import lbfgs
 from samekind.solvers.optimise.certificate import Certificate, ConvexMetricProblem, certify
@@ -46,8 +46,8 @@ class FactoredSolution:
 
 
 @dataclass(frozen=True)
-class FactoredState:
-    """Where a run stands: the leg, its L-BFGS, and what went before it."""
+class FactoredState(Resumable):
+    """The state of a run: the leg, its L-BFGS, and counts of earlier legs."""
 
     leg: Leg
     shape: tuple[int, ...]  # of L
@@ -63,33 +63,6 @@ class FactoredState:
     @property
     def n_evaluations(self) -> int:
         return self.earlier_evaluations + self.run.n_evaluations
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """What a file keeps as arrays."""
-        return self.run.arrays()
-
-    def facts(self) -> dict[str, bool | int | float | str]:
-        """What a file keeps as JSON."""
-        return self.run.facts() | {
-            "leg": self.leg,
-            "n_features": self.shape[0],
-            "rank": self.shape[1],
-            "tightenings": self.tightenings,
-            "earlier_iterations": self.earlier_iterations,
-            "earlier_evaluations": self.earlier_evaluations,
-        }
-
-    @classmethod
-    def restored(cls, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> "FactoredState":
-        """From `arrays()` and `facts()`."""
-        return cls(
-            facts["leg"],
-            (int(facts["n_features"]), int(facts["rank"])),
-            lbfgs.LBFGSState.restored(arrays, facts),
-            int(facts["tightenings"]),
-            int(facts["earlier_iterations"]),
-            int(facts["earlier_evaluations"]),
-        )
 
 
 @dataclass(frozen=True)
@@ -119,7 +92,7 @@ def minimise_factored(
     """From L0, up the staircase to `max_rank` columns or to a relative gap of `tol`.
 
     `certified=False` stays at the rank of L0 and ends where L is stationary. `scale` is that of a similar problem's
-    last run, in the same `coordinates`. With `resume` neither it nor L0 is looked at. Where nothing bounds f from
+    last run, in the same `coordinates`. With `resume` neither it nor L0 is used. Where nothing bounds f from
     below, the gap is estimated, in the coordinates of the `preconditioner`.
     """
     descent = _Descent(problem, tol, max_iter, observe, coordinates)
@@ -163,7 +136,7 @@ def _nearly_optimal(certificate: Certificate, A: Matrix, G: Matrix, by: Precondi
 
 
 class _Descent:
-    """Legs of L-BFGS for one problem and one listener."""
+    """Legs of L-BFGS for one problem and one observer."""
 
     def __init__(
         self,
@@ -303,7 +276,7 @@ def _widened(
 ) -> Matrix | None:
     """L with columns along which f falls, at most as many as it has; None when none lowers f.
 
-    A full L gives up its shortest columns for them: a column of almost no length cannot find its way by itself.
+    A full L gives up its shortest columns for them: a column of almost no length hardly moves.
     """
     if L.shape[1] == max_rank:
         L = principal_axes(L, NEGLIGIBLE, scatter)

@@ -1,22 +1,24 @@
-"""Limited-memory BFGS whose whole state can be written down: a run that goes on from it makes the same floats.
+"""Limited-memory BFGS whose whole state can be written to a file: a resumed run gives the same floats.
 
 The two-loop recursion of Nocedal (1980), with a line search that brackets a step for the weak Wolfe conditions.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+
+from samekind.checkpoint import Resumable
 
 Vector: TypeAlias = NDArray[np.float64]
 Function: TypeAlias = Callable[[Vector], tuple[float, Vector]]  # value and gradient, in an array of its own
 
 MEMORY = 20  # pairs of steps and gradient changes that are remembered
 FALL, FLATTENING = 1e-4, 0.9  # shares of the slope, for weak Wolfe: how far f must fall, and what may be left of it
-MAX_TRIES = 30  # points that one line search looks at
+MAX_TRIES = 30  # evaluations of one line search
 SHORTEST, LONGEST = 0.1, 0.5  # shares of a bracket between which the next trial lies
 LEAST_GROWTH, MOST_GROWTH = 2.0, 10.0  # of a step at whose end f still falls steeply
 CURVED = 1e-12  # a pair is remembered when the cosine between its step and its change is above this
@@ -24,53 +26,18 @@ FIRST_REACH = 0.1  # the first step is at most this much of the length of x, if 
 
 
 @dataclass(frozen=True)
-class LBFGSState:
+class LBFGSState(Resumable):
     """Where a run stands between two iterations; its arrays are never written to."""
 
     x: Vector
     value: float
     gradient: Vector
-    scale: float  # what stands for the inverse Hessian where the memory knows nothing
+    scale: float  # of the initial inverse Hessian
     steps: tuple[Vector, ...] = ()  # oldest first, as their changes of the gradient
     changes: tuple[Vector, ...] = ()
     n_iter: int = 0
     n_evaluations: int = 1
-    at_rest: bool = False  # no further step is worth taking
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """What a file keeps as arrays."""
-        shape = len(self.steps), self.x.size
-        return {
-            "x": self.x,
-            "gradient": self.gradient,
-            "steps": np.reshape(self.steps, shape),
-            "changes": np.reshape(self.changes, shape),
-        }
-
-    def facts(self) -> dict[str, bool | int | float | str]:
-        """What a file keeps as JSON."""
-        return {
-            "value": self.value,
-            "scale": self.scale,
-            "n_iter": self.n_iter,
-            "n_evaluations": self.n_evaluations,
-            "at_rest": self.at_rest,
-        }
-
-    @classmethod
-    def restored(cls, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> "LBFGSState":
-        """From `arrays()` and `facts()`."""
-        return cls(
-            np.array(arrays["x"]),
-            float(facts["value"]),
-            np.array(arrays["gradient"]),
-            float(facts["scale"]),
-            tuple(np.array(step) for step in arrays["steps"]),
-            tuple(np.array(change) for change in arrays["changes"]),
-            int(facts["n_iter"]),
-            int(facts["n_evaluations"]),
-            bool(facts["at_rest"]),
-        )
+    at_rest: bool = False  # no further step lowers f
 
 
 def started(function: Function, x0: Vector, scale: float | None = None) -> LBFGSState:
@@ -128,7 +95,9 @@ def _iterated(function: Function, state: LBFGSState, ftol: float, rounding: floa
 def _moved(state: LBFGSState, found: _Trial, ftol: float) -> LBFGSState:
     step, change = found.x - state.x, found.gradient - state.gradient
     scale, steps, changes = state.scale, state.steps, state.changes
-    if _dot(change, change) > 0 and _dot(step, change) > CURVED * _norm(step) * _norm(change):
+    if _dot(change, change) > 0 and _dot(step, change) > CURVED * math.sqrt(_dot(step, step)) * math.sqrt(
+        _dot(change, change)
+    ):
         scale = _dot(step, change) / _dot(change, change)
         steps, changes = (*steps, step)[-MEMORY:], (*changes, change)[-MEMORY:]
     return replace(
@@ -145,7 +114,7 @@ def _moved(state: LBFGSState, found: _Trial, ftol: float) -> LBFGSState:
 
 
 def _search(function: Function, state: LBFGSState, rounding: float) -> tuple[_Trial | None, int]:
-    """A lower point along the direction that the memory gives, None where there is none, and the points looked at."""
+    """A lower point along the direction that the memory gives, None where there is none, and the points tried."""
     direction = _direction(state)
     slope = _dot(state.gradient, direction)
     if not slope < 0:
@@ -202,7 +171,7 @@ def _first_scale(x: Vector, value: float, gradient: Vector) -> float:
 
 
 def _direction(state: LBFGSState) -> Vector:
-    """The two-loop recursion: minus the gradient times what the memory knows of the inverse Hessian."""
+    """The two-loop recursion: minus the gradient times the approximate inverse Hessian."""
     direction = -state.gradient
     pairs = [(step, change, _dot(step, change)) for step, change in zip(state.steps, state.changes, strict=True)]
     weights = []
@@ -213,10 +182,6 @@ def _direction(state: LBFGSState) -> Vector:
     for (step, change, curvature), weight in zip(pairs, reversed(weights), strict=True):
         direction += (weight - _dot(change, direction) / curvature) * step
     return direction
-
-
-def _norm(a: Vector) -> float:
-    return math.sqrt(_dot(a, a))
 
 
 def _dot(a: Vector, b: Vector) -> float:

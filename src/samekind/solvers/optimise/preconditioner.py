@@ -1,38 +1,27 @@
-"""WithinClassWhitening in which the scale of features does no harm: `A = W M W^T`, W from the scatter within classes.
+"""Coordinates in which the scale of features does not matter: `A = W M W^T`, W from the scatter within classes.
 
 Along a principal axis of variance s within classes, f curves in A by about `c (2 s)^2 + ridge`; W makes that 1. The
 positive semi-definite cone stays what it is under a congruence, and the trace bound becomes one on `<W^T W, M>`.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import NDArray
 
+from samekind.kernels.scatters import principal_deviations
 from samekind.kernels.spectral import (
     Matrix,
-    eigh,
     estimated_gap,
     leading_factor,
     principal_axes,
     project_weighted_trace_ball,
+    symmetrised,
 )
 from samekind.kernels.types import Array, IntArray
-from samekind.solvers.optimise.projected import ProjectedProblem
+from samekind.solvers.optimise.certificate import ConvexMetricProblem
 
 CURVATURE = 0.1  # c: of either loss by a squared distance, where a pair is undecided
-BETWEEN = 0.3  # how much of the deviations of class means counts: undecided pairs are as near as those of a class
-ROWS_AT_ONCE = 4096
-
-
-class MetricProblem(ProjectedProblem, Protocol):
-    """min f(A) over A >= 0, tr A <= trace_bound."""
-
-    @property
-    def trace_bound(self) -> float: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,16 +58,16 @@ class Preconditioner:
 
     @property
     def trace_weights(self) -> NDArray[np.float64]:
-        """tr A is the sum of M's diagonal, so weighed."""
+        """tr A is the sum of M's diagonal with these weights."""
         return self.scales**2
 
     def metric(self, M: Matrix) -> Matrix:
         """A of M: `W M W^T`"""
-        return _symmetric(self.W @ M @ self.W.T)
+        return symmetrised(self.W @ M @ self.W.T)
 
     def matrix(self, A: Matrix) -> Matrix:
         """M of A."""
-        return _symmetric(self.inverse @ A @ self.inverse.T)
+        return symmetrised(self.inverse @ A @ self.inverse.T)
 
     def factor(self, A: Matrix) -> Matrix:
         """L of `A = L L^T`, orthogonal columns by falling length: by way of M, so that no unit is lost to rounding."""
@@ -86,11 +75,11 @@ class Preconditioner:
 
     def pulled(self, G: Matrix) -> Matrix:
         """The gradient by M, from that by A."""
-        return _symmetric(self.W.T @ G @ self.W)
+        return symmetrised(self.W.T @ G @ self.W)
 
     def pushed(self, G: Matrix) -> Matrix:
         """The gradient by A, from that by M."""
-        return _symmetric(self.inverse.T @ G @ self.inverse)
+        return symmetrised(self.inverse.T @ G @ self.inverse)
 
     def estimated_gap(self, A: Matrix, G: Matrix) -> float:
         """As in these coordinates, which make it independent of the features' scale."""
@@ -101,7 +90,7 @@ class Preconditioner:
 class Preconditioned:
     """A problem over A, as one over M."""
 
-    problem: MetricProblem
+    problem: ConvexMetricProblem
     by: Preconditioner
 
     @property
@@ -124,43 +113,3 @@ class Preconditioned:
 
     def estimated_gap(self, M: Matrix, G: Matrix) -> float:
         return estimated_gap(M, G)
-
-
-def principal_deviations(Z: Array, class_sizes: IntArray) -> tuple[NDArray[np.float64], Matrix]:
-    """Standard deviations along the principal axes of centred samples, falling, and the axes (columns).
-
-    Class means count by `BETWEEN`. By way of the correlations of features: then deviations far below the largest are
-    right too.
-    """
-    squares, correlations = np.zeros(Z.shape[1]), np.zeros((Z.shape[1], Z.shape[1]))
-    with np.errstate(over="ignore", invalid="ignore"):
-        for part in _parts(Z, class_sizes):
-            squares += (part**2).sum(axis=0)
-    deviations = np.sqrt(squares / len(Z))
-    if not np.isfinite(deviations).all():
-        raise ValueError(
-            "The variances of the features are not finite: they are too large for their precision. Scale them down."
-        )
-    units = np.where(deviations > 0, deviations, 1.0)
-    for part in _parts(Z, class_sizes):
-        part /= units
-        correlations += part.T @ part
-    shares, vectors = eigh(correlations / len(Z))
-    root = np.sqrt(np.maximum(shares, 0))[:, np.newaxis] * vectors.T * deviations
-    _, lengths, axes = scipy.linalg.svd(root, check_finite=False)
-    return lengths, np.ascontiguousarray(axes.T)
-
-
-def _parts(Z: Array, class_sizes: IntArray) -> Iterator[Matrix]:
-    """Some samples at a time, in double precision, less a part of their class mean."""
-    firsts = np.cumsum(class_sizes) - class_sizes
-    means = np.add.reduceat(Z, firsts, axis=0, dtype=np.float64) / class_sizes[:, np.newaxis]
-    codes = np.repeat(np.arange(len(class_sizes)), class_sizes)
-    for start in range(0, len(Z), ROWS_AT_ONCE):
-        rows = slice(start, start + ROWS_AT_ONCE)
-        yield Z[rows].astype(np.float64) - (1 - BETWEEN) * means[codes[rows]]
-
-
-def _symmetric(A: Matrix) -> Matrix:
-    symmetric: Matrix = (A + A.T) / 2
-    return symmetric

@@ -1,22 +1,24 @@
-"""Projected quasi-Newton, for any convex problem whose projection is cheap next to f: few looks at f, many projections.
+"""Projected quasi-Newton, for convex problems whose projection is cheap next to f: few evaluations, many projections.
 
 Schmidt, van den Berg, Friedlander and Murphy's method: a quadratic model of f, by L-BFGS from the last steps, is
-minimised over the set by spectral projected gradient, and a line search goes towards where that is. f never rises.
+minimised over the set by spectral projected gradient, and a line search goes towards its minimiser. f never rises.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+
+from samekind.checkpoint import Resumable
 
 Point: TypeAlias = NDArray[np.float64]
 
 PATIENCE = 10  # f is at rest when it falls by no more than its rounding in so many iterations
 REMEMBERED = 8  # steps that the model is made from
-BENT = 1e-8  # cosine of a step and the change of the gradient below which it tells nothing of the curvature
+BENT = 1e-8  # cosine of a step and the change of the gradient below which it is not used
 MOST_PROJECTIONS = 12  # of the minimisation of a model
 FEWEST_PROJECTIONS = 3
 PAIRS_PER_PROJECTION = 2  # times D^2: measured with D = 240 and 1,000 samples, on one core
@@ -36,7 +38,7 @@ class ProjectedProblem(Protocol):
 
     @property
     def n_projections(self) -> int:
-        """How many projections a look at f is worth, `MOST_PROJECTIONS` at the most."""
+        """Projections that cost as much as an evaluation of f, at most `MOST_PROJECTIONS`."""
         ...
 
     def value_and_gradient(self, x: Point) -> tuple[float, Point]: ...
@@ -44,7 +46,7 @@ class ProjectedProblem(Protocol):
     def project(self, x: Point) -> Point: ...
 
     def lower_bound(self, x: Point, value: float, gradient: Point) -> float:
-        """What f cannot go below, from its value and gradient at one point; -inf where nothing is known."""
+        """A lower bound of f, from its value and gradient at one point; -inf if there is none."""
         ...
 
     def estimated_gap(self, x: Point, gradient: Point) -> float:
@@ -64,13 +66,13 @@ class Solution:
 
 
 @dataclass(frozen=True)
-class ProjectedState:
+class ProjectedState(Resumable):
     """Where a run stands; its arrays are never written to."""
 
     x: Point
     gradient: Point
     value: float
-    lower: float  # what f cannot go below
+    lower: float  # a lower bound of f
     curvature: float
     steps: Point  # (m, size of x) last steps, oldest first
     changes: Point  # of the gradient along them
@@ -79,41 +81,6 @@ class ProjectedState:
     n_evaluations: int
     converged: bool  # the gap is at most tol of f, or within its rounding
     at_rest: bool = False  # no step is found, or f hardly falls any more
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """What a file keeps as arrays."""
-        arrays = {"x": self.x, "gradient": self.gradient, "steps": self.steps, "changes": self.changes}
-        return arrays | {"recent": np.array(self.recent)}
-
-    def facts(self) -> dict[str, bool | int | float | str]:
-        """What a file keeps as JSON, which knows no infinity."""
-        return {
-            "value": self.value,
-            "lower": self.lower if np.isfinite(self.lower) else str(self.lower),
-            "curvature": self.curvature,
-            "iteration": self.iteration,
-            "n_evaluations": self.n_evaluations,
-            "converged": self.converged,
-            "at_rest": self.at_rest,
-        }
-
-    @classmethod
-    def restored(cls, arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, Any]) -> "ProjectedState":
-        """From `arrays()` and `facts()`."""
-        return cls(
-            np.array(arrays["x"]),
-            np.array(arrays["gradient"]),
-            float(facts["value"]),
-            float(facts["lower"]),
-            float(facts["curvature"]),
-            np.array(arrays["steps"]),
-            np.array(arrays["changes"]),
-            tuple(np.asarray(arrays["recent"]).tolist()),
-            int(facts["iteration"]),
-            int(facts["n_evaluations"]),
-            bool(facts["converged"]),
-            bool(facts["at_rest"]),
-        )
 
 
 @dataclass(frozen=True)
@@ -142,7 +109,7 @@ def minimise(
     Where nothing bounds f from below, the problem's `estimated_gap` stands for the gap. One within the rounding of f is
     closed.
 
-    `curvature` is a first estimate, from a similar problem. With `resume` neither it nor x0 is looked at.
+    `curvature` is a first estimate, from a similar problem. With `resume` neither it nor x0 is used.
     """
     now = _begun(problem, x0, curvature) if resume is None else resume
     while now.iteration < max_iter and not (now.converged or now.at_rest):
@@ -159,11 +126,6 @@ def projections_worth(n_dimensions: int, n_pairs: int) -> int:
         return MOST_PROJECTIONS
     worth = n_pairs // (PAIRS_PER_PROJECTION * n_dimensions**2)
     return int(np.clip(worth, FEWEST_PROJECTIONS, MOST_PROJECTIONS))
-
-
-def first_curvature(value: float, g: Point) -> float:
-    """A guess: the first step would halve f, if f went on as it starts."""
-    return max(float(np.vdot(g, g)) / max(value, 1e-300), 1e-300)
 
 
 def strongly_convex_bound(problem: ProjectedProblem, m: float, y: Point, value: float, g: Point) -> float:
@@ -209,13 +171,13 @@ def _begun(problem: ProjectedProblem, x0: Point, curvature: float | None) -> Pro
         raise ValueError(
             "The objective is not finite: the features are too large for their precision. Scale them down."
         )
-    lower = problem.lower_bound(x, value, g)
+    halving = max(float(np.vdot(g, g)) / max(value, 1e-300), 1e-300)  # the first step would, if f fell as it starts
     return ProjectedState(
         x,
         g,
         value,
-        lower=lower,
-        curvature=first_curvature(value, g) if curvature is None else curvature,
+        lower=problem.lower_bound(x, value, g),
+        curvature=halving if curvature is None else curvature,
         steps=np.zeros((0, x.size)),
         changes=np.zeros((0, x.size)),
         recent=(value,),
@@ -236,21 +198,11 @@ def _stepped(problem: ProjectedProblem, now: ProjectedState, tol: float) -> tupl
     recent = (*now.recent, value)[-(PATIENCE + 1) :]
     close = _is_close(problem, x, value, g, lower, tol)
     at_rest = len(recent) > PATIENCE and recent[0] - value <= problem.rounding * abs(value)
-    after = ProjectedState(
-        x,
-        g,
-        value,
-        lower,
-        curvature,
-        steps,
-        changes,
-        recent,
-        now.iteration + 1,
-        now.n_evaluations + tries,
-        converged=close,
-        at_rest=bool(at_rest),
+    n_evaluations = now.n_evaluations + tries
+    state = ProjectedState(
+        x, g, value, lower, curvature, steps, changes, recent, now.iteration + 1, n_evaluations, close, bool(at_rest)
     )
-    return after, True
+    return state, True
 
 
 def _is_close(problem: ProjectedProblem, x: Point, value: float, g: Point, lower: float, tol: float) -> bool:
@@ -304,7 +256,7 @@ def _searched(problem: ProjectedProblem, now: ProjectedState, step: Point) -> tu
 
 
 def _learned(now: ProjectedState, step: Point, change: Point) -> tuple[float, Point, Point]:
-    """Curvature, steps and changes with one more, if it tells of the curvature."""
+    """Curvature, steps and changes with one more, if it is curved enough."""
     bend = float(step @ change)
     if bend <= BENT * float(np.linalg.norm(step) * np.linalg.norm(change)):
         return now.curvature, now.steps, now.changes

@@ -4,26 +4,22 @@
 The leading directions between class means, in these coordinates, are those of linear discriminant analysis.
 """
 
-from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from samekind.kernels.scatters import Map, scatters
 from samekind.kernels.spectral import Matrix, eigh
 from samekind.kernels.types import Array, IntArray
 from samekind.solvers.optimise.preconditioner import Preconditioner
 
 SHRINKAGE = 0.1  # times the mean variance within classes
-ROWS_AT_ONCE = 4_096  # at least, unless a class ends them: a product of D x D for each
 FLAT = 1e-9  # share of the strongest direction below which one is rounding
-
-Map = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
 
 
 @dataclass(frozen=True, eq=False)
 class WithinClassWhitening:
-    """`W`, its inverse, and the scatter of class means as W sees it."""
+    """`W`, its inverse, and the scatter of class means in its coordinates."""
 
     W: Matrix
     inverse: Matrix
@@ -60,33 +56,3 @@ class WithinClassWhitening:
         mean = 2 * float(strengths @ (1 + strengths))
         factor: Matrix = self.W @ (directions * np.sqrt(strengths / mean)) if len(strengths) else directions
         return factor
-
-
-def scatters(Z: Array, class_sizes: IntArray, map_: Map) -> tuple[Matrix, Matrix]:
-    """`Z^T Z / N`, and the same with each sample replaced by the mean of its class."""
-    ends = np.cumsum(class_sizes)
-
-    def of_classes(classes: slice) -> tuple[Array, Array]:
-        sizes = class_sizes[classes]
-        start = int(ends[classes.start] - sizes[0])
-        own = Z[start : int(ends[classes.stop - 1])]
-        firsts = np.cumsum(sizes) - sizes
-        means = np.add.reduceat(own, firsts, axis=0) / np.sqrt(sizes, dtype=Z.dtype)[:, np.newaxis]
-        return own.T @ own, means.T @ means
-
-    total, between = np.zeros((2, Z.shape[1], Z.shape[1]))
-    for whole, means in map_(of_classes, _runs_of_classes(class_sizes)):
-        total += whole
-        between += means
-    return total / len(Z), between / len(Z)
-
-
-def _runs_of_classes(class_sizes: IntArray) -> list[slice]:
-    """Whole classes, with just enough samples at once."""
-    ends, runs, start = np.cumsum(class_sizes), [], 0
-    while start < len(class_sizes):
-        before = int(ends[start] - class_sizes[start])
-        stop = min(int(np.searchsorted(ends, before + ROWS_AT_ONCE)) + 1, len(class_sizes))
-        runs.append(slice(start, stop))
-        start = stop
-    return runs

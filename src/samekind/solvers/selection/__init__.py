@@ -5,7 +5,7 @@
         scoring    the scores of groups, exactly or from a sketch              Scoring
       block_solvers  line 5: its block, on all pairs or on samples of them     ExactBlocks, SampledBlocks
         blocks     the problem of line 5, and the metric block by block        BlockProblem, BlockMetric
-      state        what a round leaves, to go on from
+      state        what a fit resumes from
 
 `estimators.steps` calls `select_groups`.
 """

@@ -1,8 +1,8 @@
 """Line 5 of Algorithm 1 solved: on all pairs, or on gradient-corrected samples of them.
 
-A sample of the pairs is a surrogate for f whose gradient is wrong by its noise. A linear term corrects it at the point
-where the solve starts, so that the noise is left in the curvature alone (variance reduction as in SVRG, Johnson and
-Zhang, 2013, and DANE, Shamir et al., 2014). f itself is evaluated over all pairs before a step is taken.
+A sample of the pairs is a surrogate for f with a noisy gradient. A linear term corrects the gradient at the point where
+the solve starts, so that only the curvature is noisy (variance reduction as in SVRG, Johnson and Zhang, 2013, and DANE,
+Shamir et al., 2014). f itself is evaluated over all pairs before a step is taken.
 """
 
 from collections.abc import Mapping
@@ -34,13 +34,15 @@ class BlockSolver(Protocol):
 
     def memory(self) -> dict[str, float | None]:
         """What it has learned from earlier rounds, for `recall`."""
-        ...
+        return {}
 
-    def recall(self, memory: Mapping[str, Any]) -> None: ...
+    def recall(self, memory: Mapping[str, Any]) -> None:
+        """Go on with what was learned."""
+        return None
 
 
 @dataclass(frozen=True)
-class ExactBlocks:
+class ExactBlocks(BlockSolver):
     """On all pairs of the objective."""
 
     tol: float
@@ -49,12 +51,6 @@ class ExactBlocks:
     def solve(self, problem: BlockProblem, value: float, weights: Weights, n_rounds: int) -> Solved:
         solution = projected.minimise(problem, problem.start, tol=self.tol, max_iter=self.max_iter)
         return Solved(solution.x, solution.value, {"n_iter": solution.n_iter, "converged": solution.converged})
-
-    def memory(self) -> dict[str, float | None]:
-        return {}
-
-    def recall(self, memory: Mapping[str, Any]) -> None:
-        pass
 
 
 @dataclass(frozen=True)
@@ -65,15 +61,15 @@ class SampleOptions:
     smallest: int = 512
     most_corrections: int = 3  # of a sample, in one round
     negligible_loss: float = 0.01  # share of f: where less is lost to noise, a sample is not corrected again
-    negligible_gap: float = 0.1  # of the decrease so far: a sample is not worth solving to more digits
-    faithful: float = 0.6  # share of the promised decrease: if less comes true, later samples are twice as large
-    generous: float = 0.9  # if more does, half as large
+    negligible_gap: float = 0.1  # of the decrease so far: a sample is not solved more accurately
+    faithful: float = 0.6  # share of a sample's gain that all pairs confirm: if less, the next is twice as large
+    generous: float = 0.9  # if more, half as large
 
 
-class SampledBlocks:
+class SampledBlocks(BlockSolver):
     """On a gradient-corrected sample of the pairs, drawn anew in each round.
 
-    Where much of f is lost to the sample's noise, it is corrected again where the solve ended, and goes on.
+    Where the sample's noise costs much of f, its gradient is corrected again at the solution, and the solve continues.
     """
 
     def __init__(
@@ -102,7 +98,7 @@ class SampledBlocks:
         self.n_samples, self.curvature = int(memory.get("block_sample", self.n_samples)), memory.get("curvature")
 
     def _resize(self, came_true: float) -> None:
-        """By the share of the promised decrease of f that came true."""
+        """By the share of the sample's decrease of f that holds over all pairs."""
         if came_true < self.options.faithful:
             self.n_samples *= 2
         elif came_true > self.options.generous:
@@ -119,7 +115,7 @@ class SampledBlocks:
         return Solved(solution.x, solution.value, details)
 
     def _on_sample(self, problem: BlockProblem, value: float, gradient: Point, n_rounds: int) -> tuple[Solved, float]:
-        """The solution on a fresh sample, and the decrease of f that it promised."""
+        """The solution on a new sample, and the decrease of f on that sample."""
         rng = np.random.RandomState([self.seed, n_rounds, self.n_samples])
         objective = problem.objective.sampled_pairs(self.n_samples, rng)
         sample = problem.on(objective, self.present.on(objective.plan, objective.executor))

@@ -33,7 +33,7 @@ class BlockProblem:
     present_block: Matrix  # A's own block of group k
     preconditioner: Preconditioner | None = None
     scale_curvature: float = 0.0  # of the loss by alpha, for t
-    correction: Point | None = None  # of a sample: what its gradient lacks of that over all pairs, at some point
+    correction: Point | None = None  # of a sample: the gradient over all pairs less its own, at some point
 
     @property
     def strong_convexity(self) -> float:
@@ -151,7 +151,7 @@ class BlockMetric:
 
     blocks: dict[int, Matrix] = field(default_factory=dict)
     scatters: dict[int, Matrix] = field(default_factory=dict)  # of the groups' samples, centred, where they are known
-    _whole: dict[int, Matrix] = field(default_factory=dict, repr=False)  # L_k of each block, dust included
+    _whole: dict[int, Matrix] = field(default_factory=dict, repr=False)  # L_k of each block, of all eigenvalues
 
     def block(self, k: int, size: int) -> Matrix:
         return self.blocks.get(k, np.zeros((size, size)))

@@ -1,4 +1,4 @@
-"""Algorithm 1: round by round the steepest feature group, its metric and the scale of what was there before."""
+"""Algorithm 1: in each round the feature group of the highest score, its block, and the scale of earlier blocks."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from samekind.compute.sources import PresentDistances
+from samekind.events import Event, Observer, unobserved
 from samekind.kernels.spectral import Norm, leading_factor
 from samekind.kernels.statistics import standard_error
 from samekind.objective import Objective, Weights
-from samekind.solvers.events import Event, Observer, unobserved
 from samekind.solvers.optimise.preconditioner import Preconditioner
 from samekind.solvers.selection.block_solvers import BlockSolver, ExactBlocks, SampledBlocks, SampleOptions
 from samekind.solvers.selection.blocks import BlockMetric, BlockProblem, curvature_by_scale
@@ -69,10 +69,14 @@ def select_groups(
             keep(state)
             break
         weights = selection.objective.weights(selection.present).kept(over=weights)
-        choice = search.best(weights, selection.metric, n_rounds)
-        problem = selection.problem(choice.group)
-        solved = solver.solve(problem, state.value, weights, n_rounds)
-        if not choice.score > 0 or not solved.value < state.value * (1 - problem.rounding):
+        for of_all in (False, True):
+            choice = search.best(weights, selection.metric, n_rounds, of_all=of_all)
+            problem = selection.problem(choice.group)
+            solved = solver.solve(problem, state.value, weights, n_rounds)
+            falls = choice.score > 0 and solved.value < state.value * (1 - problem.rounding)
+            if falls or choice.of_all:
+                break
+        if not falls:
             reason = f"no group lowers the objective any more, after {n_rounds} rounds of max_groups={most}"
             state = replace(state, stopped_because=reason)
             keep(state)
@@ -176,7 +180,7 @@ class _Selection:
         )
 
     def _curvature_by_scale(self) -> float:
-        """Of the loss, from a sample where samples are many: it only has to be of the right size."""
+        """Of the loss, from a sample where samples are many: the order of magnitude is enough."""
         if not self.metric.blocks:
             return 0.0
         if self.objective.is_sample or self.objective.n_candidates <= self.samples.first:

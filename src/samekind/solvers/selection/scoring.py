@@ -19,7 +19,7 @@ from samekind.store import FeatureStore, panels_of
 from samekind.store.scan import Sources
 
 BATCH_GROUPS, BATCH_BYTES = 16, 2**25  # sketched by one thread at once, and what they may take
-FEWEST_BATCHES = 2  # of few groups: one for each of two threads, whatever the number of threads
+FEWEST_BATCHES = 2  # of few groups, for any number of threads
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Line 4 of Algorithm 1, which group comes next: by exact scores of all groups, or by stochastic lazy greedy search.
 
-Scores change slowly from round to round, so that a group's last known score tells whether it may be the next one: lazy
-greedy search (Minoux, 1978) evaluates only the groups that lead by it. A few groups drawn at random (Mirzasoleiman et
+Scores change slowly from round to round, so the last known scores show which groups may be next: lazy greedy search
+(Minoux, 1978) evaluates only the leading ones. A few groups drawn at random (Mirzasoleiman et
 al., "Lazier than lazy greedy", 2015) keep the scores of the others from going out of date. Both are scored by a
 sketch of the weights (`kernels.sketch`), and the best of these exactly.
 """
@@ -28,38 +28,38 @@ from samekind.solvers.selection.scoring import Scoring
 class Choice:
     group: int
     score: float  # exact
+    of_all: bool = False  # by exact scores of all groups
     details: dict[str, Any] = field(default_factory=dict)
 
 
 class Search(Protocol):
-    def best(self, weights: Weights, metric: BlockMetric, n_rounds: int) -> Choice:
-        """The group with the highest score, the weights being those of the metric's distances."""
+    def best(self, weights: Weights, metric: BlockMetric, n_rounds: int, *, of_all: bool = False) -> Choice:
+        """The group with the highest score, the weights being those of the metric's distances.
+
+        `of_all`: by exact scores of all groups, before it is said that none lowers f.
+        """
         ...
 
     def memory(self) -> dict[str, NDArray[Any]]:
         """What it remembers of earlier rounds, for `recall`."""
-        ...
+        return {}
 
-    def recall(self, arrays: Mapping[str, NDArray[Any]]) -> None: ...
+    def recall(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Go on with what was remembered."""
+        return None
 
 
-class ExactSearch:
+class ExactSearch(Search):
     """All groups exactly, in every round: the paper's line 4."""
 
     def __init__(self, scoring: Scoring, groups: Sequence[int]):
         self.scoring = scoring
         self.groups = groups
 
-    def best(self, weights: Weights, metric: BlockMetric, n_rounds: int) -> Choice:
+    def best(self, weights: Weights, metric: BlockMetric, n_rounds: int, *, of_all: bool = False) -> Choice:
         scores = self.scoring.exact(weights, self.groups, metric)
         best = first_of_best(scores, self.scoring.rounding)
-        return Choice(self.groups[best], float(scores[best]))
-
-    def memory(self) -> dict[str, NDArray[Any]]:
-        return {}
-
-    def recall(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        pass
+        return Choice(self.groups[best], float(scores[best]), of_all=True)
 
 
 def first_of_best(scores: Point, rounding: float) -> int:
@@ -75,15 +75,17 @@ class LazyOptions:
     n_leaders: int = 100  # groups sketched again, the best by their last known scores
     n_random: int = 50  # and so many of the others
     n_exact: int = 4  # groups scored exactly, the best of those sketched
-    most_share: float = 0.2  # of all groups that are sketched again, at the most, leaders and others alike
+    most_share: float = 0.2  # of all groups, at most, are sketched again, leaders and others together,
+    fewest: int = 32  # but at least so many
 
     def counts(self, n_groups: int) -> tuple[int, int]:
         """How many leaders and others are sketched again, of so many groups."""
-        share = min(1.0, self.most_share * n_groups / (self.n_leaders + self.n_random))
+        in_all = self.n_leaders + self.n_random
+        share = min(in_all, max(self.fewest, self.most_share * n_groups)) / in_all
         return max(1, round(share * self.n_leaders)), round(share * self.n_random)
 
 
-class LazySearch:
+class LazySearch(Search):
     """Stochastic lazy greedy search; in the first round all groups are sketched."""
 
     def __init__(self, scoring: Scoring, groups: Sequence[int], seed: int, options: LazyOptions | None = None):
@@ -91,14 +93,15 @@ class LazySearch:
         self.groups = np.asarray(groups)
         self.seed = seed
         self.options = options or LazyOptions()
-        self.scores: Point | None = None  # sketched, each of the last round that had it
+        self.scores: Point | None = None  # sketched, of each group the last known one
         self.range: Range | None = None
         objective = scoring.objective
         self.layout = ClassLayout.of(objective.relation.class_sizes, objective.memory.classes // 8)
 
-    def best(self, weights: Weights, metric: BlockMetric, n_rounds: int) -> Choice:
-        laplacian = self._sketch(weights, n_rounds)
-        candidates = self._candidates(n_rounds)
+    def best(self, weights: Weights, metric: BlockMetric, n_rounds: int, *, of_all: bool = False) -> Choice:
+        if of_all:
+            return ExactSearch(self.scoring, self.groups.tolist()).best(weights, metric, n_rounds)
+        laplacian, candidates = self._sketch(weights, n_rounds), self._candidates(n_rounds)
         scores = self.scoring.sketched(laplacian, self.groups[candidates].tolist(), metric)
         if self.scores is None:
             self.scores = scores
@@ -112,9 +115,9 @@ class LazySearch:
             "rescored": len(top),
             "sketch_rank": laplacian.rank,
             "sketch_missed": laplacian.missed,
-            "sketch_error": float(np.abs(self.scores[top] - exact).max() / max(exact[best], np.finfo(float).tiny)),
+            "sketch_error": float(np.abs(self.scores[top] - exact).max()) / (float(scores.max()) or 1.0),
         }
-        return Choice(int(self.groups[top[best]]), float(exact[best]), details)
+        return Choice(int(self.groups[top[best]]), float(exact[best]), details=details)
 
     def memory(self) -> dict[str, NDArray[Any]]:
         assert self.range is not None
@@ -122,7 +125,7 @@ class LazySearch:
         return {"range": self.range.Q, "scores": self.scores.copy()}
 
     def recall(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        if {"range", "scores"} <= arrays.keys():  # else there was no round yet, or it was another version's
+        if {"range", "scores"} <= arrays.keys():  # else there was no round yet
             self.range, self.scores = Range(arrays["range"]), arrays["scores"].copy()
 
     def _candidates(self, n_rounds: int) -> IntArray:

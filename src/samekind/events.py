@@ -1,4 +1,4 @@
-"""What a solver tells while it works; whoever listens may ask it to stop."""
+"""What a solver reports while it works; an observer may ask it to stop."""
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Where a running fit keeps what it needs to go on after it was stopped.
+"""Where a running fit keeps what it needs to be resumed after it was stopped.
 
 A folder with a file per snapshot: safetensors with its arrays and one JSON text, which says what fit it belongs to.
 """
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from samekind.files import write_whole
 
-SUFFIX = ".snapshot"  # not of a model: no one is to take the one for the other
+SUFFIX = ".snapshot"  # not that of a model, so that the two are not confused
 
 _FORMAT = "samekind.checkpoint"
 _FORMAT_VERSION = 2
@@ -31,7 +31,7 @@ _BLOCK = 1 << 24  # bytes hashed at a time
 
 
 class CheckpointError(ValueError):
-    """A snapshot cannot be gone on from: of another fit, damaged, foreign, or of a newer version."""
+    """A snapshot that cannot be resumed from: of another fit or version, damaged, or foreign."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def fingerprint(array: NDArray[Any]) -> str:
 
 
 def _file_name(name: str) -> str:
-    """Plain names as they are; others made plain, and told apart by a hash after an underscore."""
+    """Plain names are kept; others are made plain, and distinguished by a hash after an underscore."""
     if re.fullmatch(r"[a-z0-9-]{1,60}", name):
         return name
     return f"{re.sub(r'[^a-z0-9]+', '-', name.lower())[:40]}_{_text_hash(name)}"

@@ -1,0 +1,81 @@
+"""Scatter of samples in class order: within classes, of class means, and its principal axes."""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from samekind.kernels.spectral import Matrix, eigh
+from samekind.kernels.types import Array, IntArray
+
+ROWS_AT_ONCE = 4_096  # at least, unless a class ends them: a product of D x D for each
+BETWEEN = 0.3  # how much of the deviations of class means counts: undecided pairs are as near as those of a class
+
+Map = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
+
+
+def scatters(Z: Array, class_sizes: IntArray, map_: Map) -> tuple[Matrix, Matrix]:
+    """`Z^T Z / N`, and the same with each sample replaced by the mean of its class."""
+    ends = np.cumsum(class_sizes)
+
+    def of_classes(classes: slice) -> tuple[Array, Array]:
+        sizes = class_sizes[classes]
+        start = int(ends[classes.start] - sizes[0])
+        own = Z[start : int(ends[classes.stop - 1])]
+        firsts = np.cumsum(sizes) - sizes
+        means = np.add.reduceat(own, firsts, axis=0) / np.sqrt(sizes, dtype=Z.dtype)[:, np.newaxis]
+        return own.T @ own, means.T @ means
+
+    total, between = np.zeros((2, Z.shape[1], Z.shape[1]))
+    for whole, means in map_(of_classes, _runs_of_classes(class_sizes)):
+        total += whole
+        between += means
+    return total / len(Z), between / len(Z)
+
+
+def _runs_of_classes(class_sizes: IntArray) -> list[slice]:
+    """Whole classes, with just enough samples at once."""
+    ends, runs, start = np.cumsum(class_sizes), [], 0
+    while start < len(class_sizes):
+        before = int(ends[start] - class_sizes[start])
+        stop = min(int(np.searchsorted(ends, before + ROWS_AT_ONCE)) + 1, len(class_sizes))
+        runs.append(slice(start, stop))
+        start = stop
+    return runs
+
+
+def principal_deviations(Z: Array, class_sizes: IntArray) -> tuple[NDArray[np.float64], Matrix]:
+    """Standard deviations along the principal axes of centred samples, falling, and the axes (columns).
+
+    Class means count by `BETWEEN`. By way of the correlations of features: then deviations far below the largest are
+    right too.
+    """
+    squares, correlations = np.zeros(Z.shape[1]), np.zeros((Z.shape[1], Z.shape[1]))
+    with np.errstate(over="ignore", invalid="ignore"):
+        for part in _parts(Z, class_sizes):
+            squares += (part**2).sum(axis=0)
+    deviations = np.sqrt(squares / len(Z))
+    if not np.isfinite(deviations).all():
+        raise ValueError(
+            "The variances of the features are not finite: they are too large for their precision. Scale them down."
+        )
+    units = np.where(deviations > 0, deviations, 1.0)
+    for part in _parts(Z, class_sizes):
+        part /= units
+        correlations += part.T @ part
+    shares, vectors = eigh(correlations / len(Z))
+    root = np.sqrt(np.maximum(shares, 0))[:, np.newaxis] * vectors.T * deviations
+    _, lengths, axes = scipy.linalg.svd(root, check_finite=False)
+    return lengths, np.ascontiguousarray(axes.T)
+
+
+def _parts(Z: Array, class_sizes: IntArray) -> Iterator[Matrix]:
+    """Some samples at a time, in double precision, less a part of their class mean."""
+    firsts = np.cumsum(class_sizes) - class_sizes
+    means = np.add.reduceat(Z, firsts, axis=0, dtype=np.float64) / class_sizes[:, np.newaxis]
+    codes = np.repeat(np.arange(len(class_sizes)), class_sizes)
+    for start in range(0, len(Z), ROWS_AT_ONCE):
+        rows = slice(start, start + ROWS_AT_ONCE)
+        yield Z[rows].astype(np.float64) - (1 - BETWEEN) * means[codes[rows]]
