@@ -1,7 +1,7 @@
 """What a fit of both steps is going to do, with guesses of the seconds that each stage takes.
 
 Only ratios matter, and these only until stages of the same kind are done (`time_left`): constants were measured on one
-core for 130 to 3,000 samples.
+core for 130 to 9,525 samples.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ PAIR = 2e-9  # seconds of a loss for a pair of samples
 ROUND = 0.04, 1.5e-4  # seconds of a round of step 1: in any case, and for a sample
 SCORED = 0.1  # share of the groups that the fast search scores in a round
 EVALUATIONS = {"identity": 25, "zero": 60}  # of the objective of step 2 at the most, by its ridge's target
+MANY_SAMPLES = 2_000  # from here on their number falls, by the root of that of the samples
 DIMENSIONS_PER_EVALUATION = 3  # of what step 2 learns on: in few dimensions it ends sooner
 SETUP = 0.2  # seconds of step 2 in any case
 JUDGING = 0.008, 3e-7  # seconds of judging codes: in any case, and for a pair of samples left out
@@ -93,6 +94,7 @@ def _joint(steps: TwoSteps, candidate: Candidate, n: int) -> float:
     dims = min(most, n, codes)
     evaluation = n**2 * (PAIR + 4 * FLOP * dims) + 10 * FLOP * dims**3
     evaluations = min(EVALUATIONS[candidate.target], dims / DIMENSIONS_PER_EVALUATION)
+    evaluations *= min(1.0, (MANY_SAMPLES / n) ** 0.5)
     return before + SETUP + evaluations * evaluation
 
 
