@@ -5,7 +5,7 @@ ridge 1, 16 rounds, the same settings for both. Timed is `select_groups`, all th
 the whitening, which is the same for both. The fast one runs before and after the exact one, and its mean time counts.
 
 speedup      exact over fast seconds: at least 20
-objective    fast over exact final objective: at most 1.01
+objective    fast over exact final objective: at most 1.015
 error_worse  verification error on pairsDevTest, in points, fast less exact: at most 0.5. Each has the threshold that is
              best on these pairs; equal error rates stand beside
 
@@ -39,7 +39,7 @@ class Size:
     error_worse: float
 
 
-FULL = Size(1.0, 1_500, 16, 1, ("fast", "exact", "fast"), speedup=20, objective=1.01, error_worse=0.5)
+FULL = Size(1.0, 1_500, 16, 1, ("fast", "exact", "fast"), speedup=20, objective=1.015, error_worse=0.5)
 QUICK = Size(0.44, 48, 5, 4, ("fast", "exact"), speedup=1.2, objective=1.05, error_worse=3)
 
 
