@@ -14,7 +14,6 @@ import numpy as np
 from samekind.extraction import extract, with_roots
 from samekind.images.extractor import FAMILIES, Extractor
 from samekind.images.listing import ImageFile
-from samekind.images.regions import DEFAULT_COUNT
 from samekind.kernels.types import IntArray
 from samekind.lfw.workplace import digest
 from samekind.store import DiskStore, GroupsOf
@@ -98,7 +97,7 @@ def extracted(
     progress: Callable[[int, int], None],
 ) -> DiskStore:
     """A store of these pictures: new, or one that was begun here before."""
-    extractor = _extractor(families, regions)
+    extractor = Extractor.over(families, n_regions=regions)  # the regions of `samekind extract --regions`
     if path.exists() and any(path.iterdir()):
         begun = DiskStore.open(path)
         _check_enough(begun, families, regions)
@@ -119,12 +118,3 @@ def _check_enough(store: DiskStore, families: Sequence[str], regions: int) -> No
                 "for fewer (--regions, or a smaller --preset) or for other --families, or have the descriptors "
                 "computed: leave --store out, with a new folder for --work."
             )
-
-
-def _extractor(families: Sequence[str], regions: int) -> Extractor:
-    """With the regions that would be taken from a store of all."""
-    if regions >= DEFAULT_COUNT:
-        return Extractor.over(families, n_regions=regions)
-    every = Extractor.over(families)
-    chosen = evenly(regions, DEFAULT_COUNT)
-    return every.only(np.concatenate([chosen + DEFAULT_COUNT * place for place in range(len(families))]).tolist())
