@@ -11,6 +11,8 @@ from samekind.estimators.presets import PRESETS
 from samekind.lfw.protocol import Person, pairs_text, people_text
 from tests.lfw import small
 
+pytestmark = pytest.mark.slow
+
 IMAGES = Path(__file__).parents[3] / "shared" / "data" / "lfw-a" / "images"
 
 

@@ -28,6 +28,7 @@ def home(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_the_whole_way(home):
     """extract, fit, encode, verify, evaluate, info: each in a process, each with JSON and nothing else on stdout."""
 

@@ -21,6 +21,7 @@ def judged(codes, labels, max_pairs=400_000):
     return pair_distances(codes, pairs), same
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spread", [0.0, 0.3])
 def test_predicted_probabilities_are_observed_on_other_classes_in_every_tenth(spread):
     calibration = calibrate(*gaussian_classes(800, 0, spread=spread))

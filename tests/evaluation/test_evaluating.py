@@ -163,6 +163,7 @@ def test_the_seed_decides_and_pairs_are_bounded(monkeypatch):
     assert max(first.n_same, first.n_other) <= 200
 
 
+@pytest.mark.slow
 def test_memory_stays_far_below_all_distances(monkeypatch):
     monkeypatch.setattr(module, "MAX_PAIRS", 20_000)
     monkeypatch.setattr(module, "N_DRAWS", 5)

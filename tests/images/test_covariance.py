@@ -137,6 +137,7 @@ for family in (Covariance(), SoftLBP()):
 """
 
 
+@pytest.mark.slow
 def test_the_process_that_compiles_and_later_ones_give_the_same_bytes(tmp_path):
     """Or a run that is gone on with would not end with the bytes of one that was not stopped."""
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}

@@ -71,6 +71,7 @@ def finds(monkeypatch):
     return put
 
 
+@pytest.mark.slow
 @needs_sample
 def test_points_lie_within_five_pixels_of_the_given_ones(landmarks):
     far = []

@@ -91,6 +91,7 @@ def test_a_subset_is_spread_at_equal_intervals(n, data):
     assert not len(gaps) or gaps.max() - gaps.min() <= 2
 
 
+@pytest.mark.slow
 @given(st.tuples(st.integers(10, 40), st.integers(10, 40)))
 def test_as_many_regions_as_there_are_can_be_had(crop):
     most = most_regions(*crop)

@@ -68,6 +68,7 @@ def test_a_processor_without_the_instruction_has_a_table():
     assert_exact(out)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "setting", [{"NUMBA_CPU_NAME": "generic"}, {"NUMBA_CPU_FEATURES": ""}, {"NUMBA_ENABLE_AVX": "0"}]
 )

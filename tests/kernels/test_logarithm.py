@@ -26,6 +26,7 @@ def with_condition(rng, n, side, condition):
     return (C + C.transpose(0, 2, 1)) / 2
 
 
+@pytest.mark.slow
 @given(st.integers(1, 9), st.integers(1, 2 * LANES + 3), st.floats(1, 1e4), st.integers(0, 10**6))
 def test_it_is_numpys_logarithm(side, n, condition, seed):
     C = with_condition(np.random.default_rng(seed), n, side, condition)

@@ -11,6 +11,8 @@ from samekind.lfw.protocol import read_view1, read_view2
 from samekind.lfw.runs import SplitRun, judged_by_folds, judged_on_view1
 from tests.lfw import small
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def fold_of_strangers(lfw, tmp_path_factory):

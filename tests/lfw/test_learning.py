@@ -11,6 +11,8 @@ from samekind.lfw.protocol import image_rows, read_view1
 from samekind.lfw.runs import SplitRun
 from tests.lfw import small
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = {
     "as chosen on View 1": small.SETTINGS.learner,
     "the paper's": presets.PRESETS["paper"] | {"max_groups": 3, "n_components": 5, "cv": None},
