@@ -29,11 +29,6 @@ class BoundLoss(Protocol):
     """A loss with the normalisers of one relation."""
 
     @property
-    def unbound(self) -> "Loss":
-        """The loss that was bound."""
-        ...
-
-    @property
     def n_statistics(self) -> int:
         """Running row statistics that the weights need; 0 for none."""
         ...

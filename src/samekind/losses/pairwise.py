@@ -38,22 +38,18 @@ class PairwiseLoss:
             shares_same = 0.5 / ((n_same > 0).sum() * np.maximum(n_same, 1))
         else:
             shares_same = np.full(relation.n_samples, 0.5 / n_same.sum())
-        return BoundPairwiseLoss(self, shares_same / LN2, float(share_other) / LN2)
+        return BoundPairwiseLoss(self.threshold, shares_same / LN2, float(share_other) / LN2)
 
 
 @dataclass(frozen=True)
 class BoundPairwiseLoss:
-    unbound: PairwiseLoss
+    threshold: float
     shares_same: NDArray[np.float64]  # (N,) c_ij / ln 2 of a same-class pair of each sample
     share_other: float  # c_ij / ln 2 of an other-class pair
 
     n_statistics = 0
     has_tile_values = True
     has_all_same = True
-
-    @property
-    def threshold(self) -> float:
-        return self.unbound.threshold
 
     def anchor_candidates(self, relation: Relation) -> IntArray:
         return np.arange(relation.n_samples)

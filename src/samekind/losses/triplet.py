@@ -35,7 +35,6 @@ class TripletLoss:
         is_anchor = relation.n_targets > 0
         counts = np.maximum(relation.n_targets, 1) * relation.n_other.astype(np.float64)
         return BoundTripletLoss(
-            unbound=self,
             is_anchor=is_anchor,
             log_scale=np.log(self.beta) - np.log(counts),
             share=float(1 / (is_anchor.sum() * np.log1p(self.beta))),
@@ -44,7 +43,6 @@ class TripletLoss:
 
 @dataclass(frozen=True)
 class BoundTripletLoss:
-    unbound: TripletLoss
     is_anchor: BoolArray  # (N,)
     log_scale: NDArray[np.float64]  # (N,) ln beta - ln |T(i)| - ln N_i^-
     share: float  # 1 / (M ln(1 + beta))
