@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from samekind._version import __version__
 
 if TYPE_CHECKING:
-    from samekind.estimators import EnsembleMetric, JointMetric, SparseBlockMetric
+    from samekind.estimators import EnsembleMetric, JointMetric, SparseBlockMetric, TwoCovariance
     from samekind.extraction import extract
     from samekind.images.extractor import Extractor
     from samekind.images.listing import list_images
@@ -29,6 +29,7 @@ __all__ = [
     "ModelFileError",
     "SparseBlockMetric",
     "StoreError",
+    "TwoCovariance",
     "__version__",
     "extract",
     "list_images",
@@ -44,6 +45,7 @@ _ROOMS = {
     "list_images": "images.listing",
     "JointMetric": "estimators",
     "SparseBlockMetric": "estimators",
+    "TwoCovariance": "estimators",
     "Metric": "model.metric",
     "ModelFileError": "model.metric",
 }

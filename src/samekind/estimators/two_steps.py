@@ -18,22 +18,27 @@ from samekind.estimators.steps import (
     limited,
     run_joint,
     run_selection,
+    run_similarity,
     shortened,
     warn_of_zero,
 )
 from samekind.estimators.time_left import Stage
 from samekind.estimators.tuning import Candidate
+from samekind.estimators.use import codes_in_use
 from samekind.estimators.validation import ridge_from
 from samekind.kernels.lengths import Normalise
 from samekind.kernels.types import Array, IntArray
 from samekind.model.basis import Basis
 from samekind.model.metric import Metric
+from samekind.model.similarity import Similarity
 from samekind.relation import Relation
 from samekind.store import centred
 
 if TYPE_CHECKING:
     from samekind.estimators.ensemble import EnsembleMetric
 
+SIMILARITY_WEIGHT = 2.0  # of the similarity beside the metric, where the distances of both have the same spread
+SPREAD_PAIRS = 100_000  # random pairs that show how much distances differ
 FOLD_TOL, FOLD_ITERATIONS = 1e-2, 100  # of both steps, of step 2 on a fold: enough to choose by
 
 
@@ -100,8 +105,12 @@ class TwoSteps:
         rows, y = data.rows[places], data.y[places]
         basis = between_steps(basis, data, rows, candidate)
         relation = Relation.from_labels(y)
+        similarity = self.similarity(basis, data, places, candidate)
+        if candidate.compare_by == "similarity":
+            nothing = np.zeros((0, basis.n_codes))
+            return Learned(self.metric(basis, nothing, "none", similarity), None)
         if candidate.target == "none":
-            return Learned(self.metric(basis, _short(basis, data, rows, candidate), "none"), None)
+            return Learned(self.metric(basis, _short(basis, data, rows, candidate), "none", similarity), None)
         principal = self.candidates.principal_directions(candidate.target)
         dims = min(principal or basis.n_codes, basis.n_codes)
         by_rule = candidate.times * ridge_from("auto", dims, candidate.target == "identity")
@@ -125,7 +134,15 @@ class TwoSteps:
             warn_of_zero()
             made = replace(made, components=np.zeros((1, basis.n_codes)))
         ridge1 = 0.0 if self.selection is None else self.selection.ridge
-        return Learned(self.metric(basis, made.components, "none", ridge=[ridge1, made.ridge]), made)
+        metric = self.metric(basis, made.components, "none", similarity, ridge=[ridge1, made.ridge])
+        return Learned(metric, made)
+
+    def similarity(self, basis: Basis, data: TrainingData, places: IntArray, candidate: Candidate) -> Similarity | None:
+        """The two-covariance model of a candidate that has one, on the samples that step 2 learns from."""
+        if candidate.compare_by == "distance":
+            return None
+        step = clone(self.candidates.similarity).set_params(shrinkage=candidate.shrinkage)
+        return run_similarity(basis.transform(data.X, data.rows[places]), data.y[places], step)[0]
 
     def step1_metric(self, selection: Selection) -> Metric:
         """What step 1 alone gives: zero where it chose nothing."""
@@ -134,11 +151,43 @@ class TwoSteps:
             return self.metric(empty, np.zeros((1, 1)), "none")
         return self.metric(replace(selection.basis, normalise="none", weigh=1.0), None, "none")
 
-    def metric(self, basis: Basis, components: Array | None, normalise: Normalise, **notes: Any) -> Metric:
-        dtype = self.data.dtype
-        return self.estimator._metric(
-            basis, None if components is None else components.astype(dtype), self.data, normalise, **notes
-        )
+    def metric(
+        self,
+        basis: Basis,
+        components: Array | None,
+        normalise: Normalise,
+        similarity: Similarity | None = None,
+        **notes: Any,
+    ) -> Metric:
+        cast = None if components is None else components.astype(self.data.dtype)
+        return self.estimator._metric(basis, cast, self.data, normalise, similarity, **notes)
+
+    def in_balance(self, metric: Metric, normalise: Normalise, data: TrainingData) -> Metric:
+        """With codes normalised, and a similarity term that counts `SIMILARITY_WEIGHT` times as much as they do.
+
+        A metric without a similarity term is left as it is.
+        """
+        if metric.similarity is None:
+            return metric
+        made = replace(metric, normalise=normalise)
+        if not len(metric.components if metric.components is not None else metric.columns):
+            return made
+        data = data.part(limited(data.y, self.candidates.joint.min_per_class, None))
+        own, other = (spread(each, data) for each in (replace(made, similarity=None), _without_codes(metric)))
+        return replace(made, similarity=metric.similarity.times(SIMILARITY_WEIGHT * own / other))
+
+
+def _without_codes(metric: Metric) -> Metric:
+    return replace(metric, components=np.zeros((0, metric.basis.n_codes), np.float32), normalise="none")
+
+
+def spread(metric: Metric, data: TrainingData) -> float:
+    """Standard deviation of the distances of random pairs of samples of different classes; 1 where it is 0."""
+    rng = np.random.RandomState(0)
+    i, j = rng.randint(len(data.rows), size=(2, SPREAD_PAIRS))
+    other = data.y[i] != data.y[j]
+    codes = codes_in_use(metric, data.X, data.rows)
+    return float(np.std(metric.code_distance(codes[i[other]], codes[j[other]]), dtype=np.float64)) or 1.0
 
 
 def between_steps(basis: Basis, data: TrainingData, rows: IntArray, candidate: Candidate) -> Basis:

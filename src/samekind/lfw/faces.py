@@ -14,6 +14,7 @@ import numpy as np
 from samekind.extraction import extract, with_roots
 from samekind.images.extractor import FAMILIES, Extractor
 from samekind.images.listing import ImageFile
+from samekind.images.regions import symmetric_subset
 from samekind.kernels.types import IntArray
 from samekind.lfw.workplace import digest
 from samekind.store import DiskStore, GroupsOf
@@ -58,7 +59,15 @@ class Faces:
         return list(self.view.families[family])
 
     def _chosen(self, members: range) -> IntArray:
+        """In mirror pairs, where enough of the store's regions are."""
+        mirrors = self._mirrors[members.start : members.stop] - members.start
+        if (mirrors >= 0).sum() > self.regions:
+            return members.start + symmetric_subset(mirrors, self.regions)
         return members.start + evenly(self.regions, len(members))
+
+    @cached_property
+    def _mirrors(self) -> IntArray:
+        return self.extractor.mirror_groups()
 
     @cached_property
     def extractor(self) -> Extractor:
