@@ -147,7 +147,7 @@ def _kept(experiment: "Experiment", findings: "Findings") -> dict[str, Any]:
     from samekind.lfw.tables import as_json
 
     path = experiment.work / f"report-view{findings.view}.html"
-    report = write_lfw_report(path, findings, experiment.mean_face())
+    report = write_lfw_report(path, findings, experiment.mean_faces())
     return as_json(findings) | {"work": str(experiment.work), "report": str(report)}
 
 

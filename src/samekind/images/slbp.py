@@ -6,7 +6,8 @@ no fuzziness, when `z >= 0`; a pattern's probability is the product over its bit
 around the circle have a bin each, all others share the last: 59 bins, in scikit-image's order ("nri_uniform").
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -32,7 +33,7 @@ class SoftLBP:
     """
 
     fuzziness: float = 0.02
-    root: bool = False
+    root: bool = field(default=False, metadata={"later": True})
 
     name: ClassVar[str] = "slbp"
     size: ClassVar[int] = SIZE
@@ -40,6 +41,18 @@ class SoftLBP:
     def __post_init__(self) -> None:
         if not (np.isfinite(self.fuzziness) and self.fuzziness >= 0):
             raise ValueError(f"fuzziness={self.fuzziness!r} must be a number of at least 0.")
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """As they stand in names of families."""
+        return ()
+
+    @classmethod
+    def with_options(cls, options: Sequence[str]) -> "SoftLBP":
+        """By their names."""
+        if options:
+            raise ValueError(f"The family slbp has no option {options[0]!r}.")
+        return cls()
 
     def describe(self, picture: Array, regions: IntArray) -> Array:
         """Histograms (n_regions, 59) float32 of a grey picture (H, W), or their roots; a histogram sums to 1."""
