@@ -124,8 +124,10 @@ class FrontEnd:
 
 
 def _n_regions(extractor: Extractor, asked: int | None) -> int:
-    """The count that gives the regions of the first part: the one asked for, where it does."""
-    part, frame = extractor.parts[0], extractor.frame
+    """The count that gives the regions there are: the one asked for, where it does."""
+    from samekind.images.levels import BASE
+
+    frame, part = extractor.frame, max(extractor.parts, key=lambda part: part.level == BASE)
     own, there = part.level.frame(frame), len(part.regions)
     if asked is not None and part.level.n_regions(frame, asked) == there:
         return asked
