@@ -80,10 +80,10 @@ def test_json_has_every_stage_and_no_nan(lfw):
 @pytest.mark.parametrize("view", ["view1", "view2"])
 def test_the_page_shows_the_chosen_regions_over_the_mean_face(lfw, view, tmp_path):
     findings = getattr(lfw, view)
-    face = lfw.experiment.mean_face()
-    assert face.shape == (150, 110)
-    assert 0.1 < face.mean() < 0.9
-    page = write_lfw_report(tmp_path / "report.html", findings, face).read_text()
+    faces = lfw.experiment.mean_faces()
+    assert {family: face.shape for family, face in faces.items()} == {"cov": (150, 110), "slbp": (150, 110)}
+    assert all(0.1 < face.mean() < 0.9 for face in faces.values())
+    page = write_lfw_report(tmp_path / "report.html", findings, faces).read_text()
     for heading in (
         "Chosen regions: cov",
         "Chosen regions: slbp",

@@ -10,6 +10,7 @@ import typer
 from samekind.cli.described import describe_store, reasons, say_store_lists, store_facts
 from samekind.cli.frontend import FrontEnd
 from samekind.cli.options import (
+    FAMILIES_HELP,
     Align,
     JobsOption,
     JsonOption,
@@ -44,10 +45,10 @@ def extract(
     several: SeveralOption = "error",
     families: Annotated[
         str | None,
-        typer.Option("--families", help="Kinds of descriptors: cov, slbp, or both. Default: cov,slbp."),
+        typer.Option("--families", help=f"{FAMILIES_HELP} Default: cov,slbp."),
     ] = None,
     regions: Annotated[
-        int | None, typer.Option("--regions", min=1, help="Rectangles per family. Default: 13260.")
+        int | None, typer.Option("--regions", min=1, help="Rectangles of the crop per family. Default: 13260.")
     ] = None,
     size: Annotated[
         str | None,
@@ -80,6 +81,8 @@ def extract(
     with need not be repeated. Files that were skipped are tried again with --retry.
 
     Example: samekind extract faces/ faces.store
+
+    Example: samekind extract faces/ faces.store --families cov,slbp,cov@0.5:75x100,slbp+r2@0.5:75x100
 
     Example: samekind extract people.csv people.store --align detect --several largest --regions 2000
     """

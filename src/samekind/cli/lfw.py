@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from samekind.cli.options import (
+    FAMILIES_HELP,
     ComponentsOption,
     JobsOption,
     JsonOption,
@@ -58,7 +59,7 @@ def lfw(
         ),
     ] = "quick",
     changes: SetOption = None,
-    families: Annotated[str, typer.Option("--families", help="Kinds of descriptors: cov, slbp, or both.")] = "cov,slbp",
+    families: Annotated[str, typer.Option("--families", help=FAMILIES_HELP)] = "cov,slbp",
     work: Annotated[
         Path, typer.Option("--work", metavar="DIR", help="Folder of all results; the same command goes on with it.")
     ] = Path("samekind-lfw"),
@@ -147,7 +148,7 @@ def _kept(experiment: "Experiment", findings: "Findings") -> dict[str, Any]:
     from samekind.lfw.tables import as_json
 
     path = experiment.work / f"report-view{findings.view}.html"
-    report = write_lfw_report(path, findings, experiment.mean_face())
+    report = write_lfw_report(path, findings, experiment.mean_faces())
     return as_json(findings) | {"work": str(experiment.work), "report": str(report)}
 
 

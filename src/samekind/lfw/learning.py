@@ -50,8 +50,8 @@ class Learner:
         made = learner.step1().fit(view, view.labels, rows=self.rows, groups=members)
         if made.basis_ is None:
             raise ValueError(
-                f"Step 1 chose none of the {self.faces.regions} {family} regions: none brings the people apart. "
-                "Give a smaller ridge (--set selection__ridge=0.1), or more people."
+                f"Step 1 chose none of the {len(self.faces.members(family))} {family} regions: none brings the people "
+                "apart. Give a smaller ridge (--set selection__ridge=0.1), or more people."
             )
         normalise = self.settings.learner["normalise"]
         metric = self._used(made.metric_, "none" if normalise == "auto" else normalise)
@@ -111,7 +111,6 @@ def chosen_regions(metric: Metric) -> dict[str, list[list[int]]]:
     """Family -> its regions (top, left, height, width), in order of choice."""
     chosen = {}
     for part in extractor_of(metric).parts:
-        name = part.family.name
-        known = {f"{name} {Region(*region).name}": region for region in part.regions.tolist()}
-        chosen[name] = [known[group] for group in metric.groups if group in known]
+        known = {f"{part.name} {Region(*region).name}": region for region in part.regions.tolist()}
+        chosen[part.name] = [known[group] for group in metric.groups if group in known]
     return chosen

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from samekind.evaluation import (
@@ -42,12 +42,12 @@ DISTANCES = {
 }
 
 
-def write_lfw_report(path: str | os.PathLike[str], findings: Findings, face: Array) -> Path:
-    """One self-contained HTML file; `face` is the mean picture, to draw regions on."""
-    return write_report(path, f"samekind: LFW, View {findings.view}", list(_sections(findings, face)))
+def write_lfw_report(path: str | os.PathLike[str], findings: Findings, faces: Mapping[str, Array]) -> Path:
+    """One self-contained HTML file; `faces` are the mean pictures that families see, to draw regions on."""
+    return write_report(path, f"samekind: LFW, View {findings.view}", list(_sections(findings, faces)))
 
 
-def _sections(findings: Findings, face: Array) -> Iterator[Section]:
+def _sections(findings: Findings, faces: Mapping[str, Array]) -> Iterator[Section]:
     first, *_ = findings.runs
     sources = "; and from ".join(THRESHOLDS[source] for source in findings.outcomes[0].results)
     splits = "the split" if findings.view == 1 else f"{len(findings.runs)} fold(s)"
@@ -79,7 +79,7 @@ def _sections(findings: Findings, face: Array) -> Iterator[Section]:
             figure=FoldsDisplay({outcome.stage.title: _any_result(outcome) for outcome in joint}).plot().figure_,
             caption=f"Accuracy of each fold at thresholds from {next(iter(joint[0].results))}.",
         )
-    yield from _regions(findings, face, first.title)
+    yield from _regions(findings, faces, first.title)
     yield Section(
         "Settings",
         table=Table(
@@ -93,10 +93,11 @@ def _sections(findings: Findings, face: Array) -> Iterator[Section]:
     yield Section("Time", "Of each stage, and of this run; what was there already took none.", _times(findings))
 
 
-def _regions(findings: Findings, face: Array, title: str) -> Iterator[Section]:
+def _regions(findings: Findings, faces: Mapping[str, Array], title: str) -> Iterator[Section]:
     for outcome in findings.outcomes:
         if outcome.stage.step == 1:
             (family,) = outcome.stage.families
+            face = faces[family]
             each = [[_rectangle(region) for region in facts["regions"][family]] for facts in outcome.facts]
             yield Section(
                 f"Chosen regions: {family}",

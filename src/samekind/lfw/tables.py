@@ -9,6 +9,7 @@ import numpy as np
 
 from samekind.evaluation import Table
 from samekind.images.extractor import FAMILIES
+from samekind.images.levels import FamilyName
 from samekind.lfw import paper
 from samekind.lfw.experiment import Findings, Outcome
 from samekind.lfw.paper import Figure
@@ -25,8 +26,8 @@ def table1(findings: Findings) -> Table:
         stage = outcome.stage
         if stage.step == 1:
             empty = [NOTHING] * len(sources)
-            ours, papers = _dimensions(findings, *stage.families), f"{paper.DIMENSIONS[stage.families]:,}"
-            rows.append([f"{stage.families[0]}, D", ours, *empty, papers, NOTHING])
+            ours, papers = _dimensions(findings, *stage.families), paper.DIMENSIONS.get(stage.families)
+            rows.append([f"{stage.families[0]}, D", ours, *empty, f"{papers:,}" if papers else NOTHING, NOTHING])
         rows.append([stage.title, *_our_figures(outcome), *_papers_figures(stage)])
     return Table(["", "rank", *(f"error ({source})" for source in sources), "paper's rank", "paper's error"], rows)
 
@@ -103,8 +104,9 @@ def _papers_figures(stage: Stage) -> list[str]:
 
 
 def _dimensions(findings: Findings, family: str) -> str:
-    whiten, size = findings.settings.learner.get("selection__whiten", "auto"), FAMILIES[family]().size
-    return f"{findings.settings.regions * (min(whiten, size) if isinstance(whiten, int) else size):,}"
+    whiten = findings.settings.learner.get("selection__whiten", "auto")
+    size = FAMILIES[FamilyName.parse(family).kind].size
+    return f"{findings.candidates[family] * (min(whiten, size) if isinstance(whiten, int) else size):,}"
 
 
 def _figure(values: Sequence[float] | np.ndarray[Any, np.dtype[Any]]) -> Figure:
