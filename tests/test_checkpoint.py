@@ -140,7 +140,7 @@ class TestOtherFits:
             (IDENTITY | {"seed": 3}, ["seed = None", "this fit has 3"]),
         ],
     )
-    def test_the_first_difference_is_told(self, checkpoint, other, said):
+    def test_the_first_difference_is_named(self, checkpoint, other, said):
         checkpoint.save("joint", some())
         message = refusal(Checkpoint(checkpoint.folder, other))
         for text in [*said, str(checkpoint.path("joint")), "another folder", f"delete {checkpoint.folder}"]:

@@ -144,7 +144,7 @@ def killed(tmp_path_factory):
     if not hasattr(os, "fork"):
         pytest.skip("processes are forked and killed as on POSIX")
     folder = tmp_path_factory.mktemp("killed")
-    told = json.dumps([fit.as_json(name, folder / name.replace(" ", "-")) for name, fit in FITS.items()])
+    described = json.dumps([fit.as_json(name, folder / name.replace(" ", "-")) for name, fit in FITS.items()])
     nursery = subprocess.Popen(
         [sys.executable, "-c", NURSERY],
         stdin=subprocess.PIPE,
@@ -154,7 +154,7 @@ def killed(tmp_path_factory):
         start_new_session=True,
     )
     try:
-        nursery.stdin.write(told)
+        nursery.stdin.write(described)
         nursery.stdin.close()
         for _ in FITS:
             pid, name = nursery.stdout.readline().split(maxsplit=1)
@@ -186,7 +186,7 @@ each_fit = pytest.mark.parametrize(("fit", "name"), [(name, name) for name in FI
 
 
 def heard(estimator, X, y):
-    """The fitted estimator, and (step, iteration) of the events that it told of."""
+    """The fitted estimator, and (step, iteration) of the events that it reported."""
     events = []
     estimator.set_params(callback=lambda event: events.append((event.step, event.iteration))).fit(X, y)
     return estimator, events

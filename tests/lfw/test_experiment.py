@@ -55,7 +55,7 @@ def test_results_say_where_thresholds_come_from(lfw):
             assert all(result.threshold_source == source for source, result in outcome.results.items())
 
 
-def test_people_never_seen_are_told_apart(lfw):
+def test_people_never_seen_are_distinguished(lfw):
     """These pictures are easy: an experiment that mixes up rows, pairs or families is at chance."""
     for outcome in lfw.view2.outcomes:
         if outcome.stage.step == 2:
@@ -348,7 +348,7 @@ def test_a_missing_picture_is_named_before_the_work(lfw, tmp_path):
     assert not (tmp_path / "work").exists()
 
 
-def test_a_store_without_a_training_picture_is_told(lfw, tmp_path):
+def test_a_store_without_a_training_picture_is_reported(lfw, tmp_path):
     files = [file for file in list_images(lfw.images, labelled=True) if "Person_A_0003" not in file.name]
     extract(files, tmp_path / "store", Extractor.over(["cov"], n_regions=24))
     with pytest.raises(ValueError, match=r"Person_A/Person_A_0003.jpg is missing among the 35 images"):
@@ -363,7 +363,7 @@ def test_folds_that_are_not_there(lfw, folds):
         lfw.experiment.view2(folds)
 
 
-def test_a_damaged_record_of_settings_is_told(lfw, tmp_path):
+def test_a_damaged_record_of_settings_is_reported(lfw, tmp_path):
     (tmp_path / "view1").mkdir()
     (tmp_path / "view1" / "made-with.json").write_text("{")
     with pytest.raises(ValueError, match=r"made-with.json is damaged"):

@@ -158,7 +158,7 @@ def test_rows_of_nothing():
     assert (pairs.shape, same.shape, pairs.dtype.kind, same.dtype) == ((0, 2), (0,), "i", bool)
 
 
-def test_missing_images_are_told():
+def test_missing_images_are_reported():
     wanted = [Image("Ann", 2), Image("Ann", 1), Image("Ann", 2), Image("Bob", 1)]
     assert missing_images(wanted, ["Ann_0001.jpg"]) == [Image("Ann", 2), Image("Bob", 1)]
     with pytest.raises(ValueError, match=r"Ann/Ann_0002.jpg, Bob/Bob_0001.jpg are missing among the 1 images"):
