@@ -4,6 +4,7 @@ import json
 import os
 import re
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -294,7 +295,7 @@ class TestRefusals:
     @pytest.mark.parametrize("more", [(), ("--hold-out", "0.2")])
     def test_an_unfinished_store(self, tmp_path, monkeypatch, more):
         pictures = write_pictures(tmp_path / "pictures", n_labels=3)
-        monkeypatch.setattr(extraction, "SHARD_BYTES", 1)
+        monkeypatch.setattr(extraction, "extract", partial(extraction.extract, shard_bytes=1))
         (pictures / "person 02/3.png").write_text("no picture")
         options = ["--size", "40x56", "--regions", 5, "--on-error", "fail"]
         assert run("extract", pictures, tmp_path / "store", *options).exit_code == 2

@@ -155,18 +155,17 @@ def test_a_run_again_repeats_nothing(lfw):
         np.testing.assert_array_equal(one.results["view 1"].accuracies, other.results["view 1"].accuracies)
 
 
-def test_folds_share_a_pass_over_the_pictures_while_their_metrics_fit(lfw, tmp_path, monkeypatch):
+def test_folds_share_a_pass_over_the_pictures_while_their_metrics_fit(lfw, tmp_path):
     passes = [title for title in lfw.reporter.counts if title.endswith("comparing pictures")]
     assert passes == ["View 1: comparing pictures", "Fold 1, Fold 2, Fold 3: comparing pictures"]
     models = sum(path.stat().st_size for path in (lfw.work / "fold-01").glob("*.safetensors"))
-    monkeypatch.setattr("samekind.lfw.experiment.HELD_BYTES", int(2.5 * models))
     work = tmp_path / "work"
     shutil.copytree(lfw.work, work)
     for path in work.rglob("*.npy"):
         if "store" not in path.parts:
             path.unlink()
     reporter = small.Recorder()
-    replace(lfw.experiment, work=work, reporter=reporter).view2()
+    replace(lfw.experiment, work=work, reporter=reporter, held_bytes=int(2.5 * models)).view2()
     titles = ["View 1", "Fold 1, Fold 2", "Fold 3"]
     assert list(reporter.counts) == [f"{title}: comparing pictures" for title in titles]
     before, after = small.kept(lfw.work), small.kept(work)
