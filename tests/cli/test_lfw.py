@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from samekind.cli.main import app
 from samekind.estimators.presets import PRESETS
-from samekind.lfw.protocol import Person, pairs_text, people_text
+from samekind.lfw.protocol_files import Person, pairs_text, people_text
 from tests.lfw import small
 
 pytestmark = pytest.mark.slow

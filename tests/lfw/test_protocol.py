@@ -2,9 +2,6 @@ import numpy as np
 import pytest
 
 from samekind.lfw.protocol import (
-    Image,
-    Pair,
-    Person,
     Split,
     Subset,
     View2,
@@ -17,6 +14,7 @@ from samekind.lfw.protocol import (
     read_view1,
     read_view2,
 )
+from samekind.lfw.protocol_files import Image, Pair, Person
 
 ANN, BOB, CID, DOT = Person("Ann", 3), Person("Bob", 2), Person("Cid", 2), Person("Dot", 1)
 VIEW_1 = {

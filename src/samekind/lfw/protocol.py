@@ -18,40 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from samekind.evaluation._checks import check_same_length
-from samekind.lfw.protocol_files import (
-    Image,
-    Pair,
-    Pairs,
-    People,
-    PeopleFile,
-    Person,
-    pairs_text,
-    parse_pairs,
-    parse_people,
-    people_text,
-)
-
-__all__ = [
-    "Image",
-    "Pair",
-    "PeopleFile",
-    "Person",
-    "Split",
-    "Subset",
-    "View2",
-    "image_rows",
-    "missing_images",
-    "named_image",
-    "pair_rows",
-    "pairs_text",
-    "parse_pairs",
-    "parse_people",
-    "people_text",
-    "read_pairs",
-    "read_people",
-    "read_view1",
-    "read_view2",
-]
+from samekind.lfw.protocol_files import Image, Pair, Pairs, People, PeopleFile, parse_pairs, parse_people
 
 Rows = NDArray[np.intp]
 
