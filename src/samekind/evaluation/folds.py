@@ -87,9 +87,8 @@ class FoldsResult:
         if len(self.folds) < 2:
             return float("nan"), float("nan")
         thresholds = np.unique(np.concatenate([result.roc.thresholds for result in self.results]))
-        false, true = (
-            np.array(rates) for rates in zip(*(_rates(r.roc, thresholds) for r in self.results), strict=True)
-        )
+        each = [_rates(result.roc, thresholds) for result in self.results]
+        false, true = (np.array(rates) for rates in zip(*each, strict=True))
         n = len(self.folds)
         drawn = np.random.default_rng(0).multinomial(n, np.full(n, 1 / n), size=n_draws) / n
         # Both rates rise with the threshold: the last one allowed has the highest true match rate.

@@ -1,4 +1,4 @@
-"""Published ROC curves on View 2, to stand beside ours: a folder of `results.csv` and a file of points for each method."""
+"""Published ROC curves on View 2, to stand beside ours: a folder with `results.csv` and a file for each method."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class PublishedResult:
 
 
 def read_published(folder: Path) -> list[PublishedResult]:
-    """The methods that `results.csv` lists, with columns method, accuracy, standard_error and roc_file, in its order."""
+    """The methods in `results.csv`, whose columns are method, accuracy, standard_error and roc_file, in its order."""
     path = folder / RESULTS
     with path.open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))

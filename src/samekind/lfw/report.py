@@ -27,8 +27,8 @@ DRAWN = 20  # regions drawn one by one
 THRESHOLDS = {
     "training pairs": "View 1's training pairs, whose people the metric has learned from",
     "these pairs": "the test pairs themselves, which is slightly optimistic",
-    "view 1": "View 1, as the paper's do: pairs of its test people, for a metric learned from its training people, some of whom "
-    "are in the fold that is tested",
+    "view 1": "View 1, as the paper's do: pairs of its test people, for a metric learned from its training people, "
+    "some of whom are in the fold that is tested",
     "training folds": "the training folds: for each fold its own metric on the pairs of the other folds",
 }
 
@@ -85,8 +85,8 @@ def _sections(
     if published and findings.view == 2:
         yield Section(
             "Beside published results",
-            "Methods of the same category (unrestricted, label-free outside data), as the paper's Figure 2: accuracy and "
-            "standard error as printed, the other figures computed from the published curves.",
+            "Methods of the same category (unrestricted, label-free outside data), as the paper's Figure 2: accuracy "
+            "and standard error as printed, the other figures computed from the published curves.",
             published_table(findings, published),
             figure=RocDisplay(ours, {each.method: each.roc for each in published}).plot(lowest=1e-4).figure_,
             caption="True match rate against false match rate, on a logarithmic axis.",

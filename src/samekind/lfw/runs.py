@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from samekind.evaluation import FoldsResult, best_threshold, verify, verify_folds
-from samekind.lfw.protocol import Image, Pair, Split, View2
+from samekind.lfw.protocol import Split, View2
+from samekind.lfw.protocol_files import Image, Pair
 from samekind.lfw.stages import Stage
 from samekind.lfw.workplace import Distances
 

@@ -36,7 +36,7 @@ def table1(findings: Findings) -> Table:
 
 
 def table2(findings: Findings) -> Table:
-    """Accuracy in percent, the paper's rows (View 2) and ours after step 2, as in its Table 2; and ours on the curve."""
+    """Accuracy in percent, the paper's rows (View 2) and ours after step 2, as in its Table 2."""
     nothing = [None] * (2 + len(RATES))
     rows: list[list[Any]] = [
         [name, "view 1" if name.startswith("the paper") else None, *figure, *nothing]
