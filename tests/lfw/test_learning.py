@@ -43,7 +43,7 @@ def test_the_metric_is_that_of_the_public_learner(lfw, tmp_path, name):
     np.testing.assert_allclose(metric.transform(X, everyone), expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max())
 
 
-def test_a_step_1_that_chooses_nothing_is_told(lfw, tmp_path):
+def test_a_step_1_that_chooses_nothing_is_reported(lfw, tmp_path):
     experiment = replace(lfw.experiment, settings=small.settings(selection__ridge=1e9), work=tmp_path, store=lfw.store)
     with pytest.raises(ValueError, match=r"Step 1 chose none of the 24 cov regions.*--set selection__ridge"):
         experiment.view1()

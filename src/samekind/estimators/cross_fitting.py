@@ -170,11 +170,18 @@ class Fold:
         assert self.basis is not None
         path = replace(candidate, ridge=None, times=1.0, n_components=None)
         key = (path, candidate.n_components if candidate.target == "zero" else None)
-        learned = self.steps.go_on(self.basis, self.data, candidate, self.resources, self.start.get(key))
+        learned = self.steps.go_on(
+            self.basis,
+            self.data,
+            candidate,
+            self.resources,
+            normalise=left_out.normalisations[0],
+            start=self.start.get(key),
+        )
         if learned.joint is not None:
             self.start[key] = learned.joint.state
-        metric = self.steps.in_balance(learned.metric, left_out.normalisations[0], self.data)
-        left_out.add(codes_in_use(metric, self.data.X, self.held), self.labels, scale(metric, self.data))
+        held = codes_in_use(learned.metric, self.data.X, self.held)
+        left_out.add(held, self.labels, scale(learned.metric, self.data))
 
     def plain_score(self) -> tuple[float, float]:
         groups = [k for members in self.steps.families.values() for k in members]
@@ -183,8 +190,8 @@ class Fold:
 
 def scale(metric: Metric, data: TrainingData) -> float:
     """Of the codes of samples to learn from: their root mean square length, or, with a similarity term, the standard
-    deviation of the distances of random pairs of them; 1 where that is 0."""
-    if metric.similarity is not None:
-        return spread(metric, data)
+    deviation of the distances of random pairs of different classes; 1 where that is 0."""
     codes = codes_in_use(metric, data.X, data.rows)
+    if metric.similarity is not None:
+        return spread(codes, data.y, metric.distance_function)
     return float(np.sqrt(np.mean(np.sum(codes.astype(np.float64) ** 2, axis=1)))) or 1.0

@@ -219,7 +219,7 @@ class EnsembleMetric(MetricLearner):
                 listeners.plan(stages_of_fit(steps, fitting.splits))
                 chosen, left_out = fitting.choose()
                 listeners.plan(stages_of_final_fit(steps, chosen.candidate, fitting.splits))
-                learned = steps.learn(chosen.candidate, fitting.fallback)
+                learned = steps.learn(chosen.candidate, chosen.normalise, fitting.fallback)
             listeners.begin(Stage("calibration"))
             if listeners.stopped and learned.joint is None:  # codes of another metric cannot calibrate that of step 1
                 left_out = None
@@ -311,8 +311,7 @@ class EnsembleMetric(MetricLearner):
         self.selected_groups_ = np.array(step1.groups, dtype=np.intp)
         self.selected_group_names_ = [] if step1.basis is None else list(step1.basis.groups)
         self.stopped_because_ = {family: result.stopped_because for family, result in step1.results.items()}
-        normalised = replace(learned.metric, normalise=chosen.normalise)
-        self.metric_ = steps.in_balance(normalised, chosen.normalise, steps.data)
+        self.metric_ = replace(learned.metric, normalise=chosen.normalise)
         self._warn(joint, fitting)
         if left_out is None:
             data = steps.data

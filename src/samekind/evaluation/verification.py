@@ -13,18 +13,6 @@ from numpy.typing import ArrayLike, NDArray
 from samekind.evaluation._checks import check_codes, check_far, check_labels, check_pairs, check_same_length
 from samekind.evaluation.pairs import Distance, label_pairs, pair_distances
 
-__all__ = [
-    "RocCurve",
-    "VerificationResult",
-    "accuracy",
-    "best_threshold",
-    "label_pairs",
-    "pair_distances",
-    "roc_curve",
-    "verify",
-    "verify_codes",
-]
-
 Strategy = Literal["accuracy", "balanced", "logistic", "far"]
 ThresholdSource = Literal["given", "these pairs", "view 1", "training folds", "training pairs"]
 FloatArray = NDArray[np.float64]

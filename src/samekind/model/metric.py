@@ -395,7 +395,10 @@ class Metric:
         )
 
     def _codes(self, selected: Floats) -> Floats:
-        Z = self.basis(selected)
+        return self.codes_of_features(self.basis(selected))
+
+    def codes_of_features(self, Z: Floats) -> Floats:
+        """Codes of the features (n, basis.n_codes) that the basis gives."""
         codes = normalised(self._projected(Z), self.normalise)
         return codes if self.similarity is None else np.hstack([codes, self.similarity(Z)])
 
