@@ -86,11 +86,11 @@ class TwoCovariance(MetricLearner):
         A sample of weight w counts as w samples, for example 0 or 2. `rows` (sample numbers or a mask) chooses samples
         to learn from.
         """
-        X, y, rows = self._checked_data(X, y, rows)
+        samples, y, rows = self._checked_data(X, y, rows)
         self.check_settings()
         weights = None
         if sample_weight is not None:
-            weights = _checked_weights(sample_weight, len(X))[rows]
+            weights = _checked_weights(sample_weight, len(samples))[rows]
             if not weights.any():
                 raise ValueError("sample_weight is zero for all samples: there is nothing to learn from.")
             counting = weights > 0
@@ -101,7 +101,7 @@ class TwoCovariance(MetricLearner):
             raise ValueError(
                 'shrinkage="auto" is for EnsembleMetric, which chooses it on classes left out: give a number.'
             )
-        data = TrainingData.from_samples(X, y, rows, 1 if is_store(X) else [slice(None)])
+        data = TrainingData.from_samples(samples, y, rows, 1 if is_store(samples) else [slice(None)])
         with single_threaded_blas():
             Z = data.everything(np.arange(len(rows)), parse_bytes(self.memory_budget))
             similarity, model = run_similarity(Z, y, self, weights)
