@@ -26,6 +26,7 @@ from samekind.model.similarity import Similarity
 from samekind.relation import class_count_error
 
 MAX_THRESHOLD_PAIRS = 100_000
+PAIRS_AT_ONCE = 8_192
 
 
 class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -162,7 +163,8 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         metric = self._fitted_metric()
         pairs, same = label_pairs(y, max_pairs=MAX_THRESHOLD_PAIRS)
         codes = codes_in_use(metric, X, rows)
-        distances = metric.code_distance(codes[pairs[:, 0]], codes[pairs[:, 1]])
+        parts = (pairs[start : start + PAIRS_AT_ONCE].T for start in range(0, len(pairs), PAIRS_AT_ONCE))
+        distances = np.concatenate([metric.code_distance(codes[i], codes[j]) for i, j in parts])
         self.metric_ = metric.with_threshold(best_threshold(distances, same, strategy="balanced"))
 
     def _metric(
