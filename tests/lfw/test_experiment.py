@@ -12,10 +12,10 @@ from samekind.evaluation import best_threshold, flip_free_distances, pair_distan
 from samekind.extraction import extract
 from samekind.images.extractor import Extractor
 from samekind.images.listing import list_images
-from samekind.images.regions import enumerate_regions
+from samekind.images.regions import enumerate_regions, evenly_spaced
 from samekind.images.slbp import SoftLBP
 from samekind.lfw.experiment import Experiment
-from samekind.lfw.faces import Faces, evenly
+from samekind.lfw.faces import Faces
 from samekind.lfw.protocol import image_rows, pair_rows, read_view1, read_view2
 from samekind.lfw.runs import SplitRun
 from samekind.lfw.stages import Stage
@@ -213,7 +213,7 @@ def test_a_larger_store_is_thinned_out_evenly(lfw, tmp_path):
     experiment.view1()
     names = DiskStore.open(lfw.store).group_names[:24]
     allowed = [names[at] for at in (0, 4, 8, 12, 16, 20)]
-    assert evenly(6, 24).tolist() == [0, 4, 8, 12, 16, 20]
+    assert evenly_spaced(np.arange(24), 6).tolist() == [0, 4, 8, 12, 16, 20]
     assert set(Metric.load(tmp_path / "view1" / "step1-cov.safetensors").groups) <= set(allowed)
 
 

@@ -18,7 +18,8 @@ from samekind.evaluation.class_bootstrap import (
     interval,
     true_match_rates,
 )
-from samekind.evaluation.class_pairs import MAX_PAIRS, BothKinds, Distance, class_pairs
+from samekind.evaluation.class_pairs import MAX_PAIRS, BothKinds, class_pairs
+from samekind.evaluation.pairs import Distance
 from samekind.model.calibration import Calibration, OperatingPoint, smallest_supported_rate
 
 FALSE_MATCH_RATES = (1e-1, 1e-2, 1e-3, 1e-4)

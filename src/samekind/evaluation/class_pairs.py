@@ -4,7 +4,7 @@ Pairs are counted through in an order that depends on labels and codes alone, so
 not change the answer. Above a cap, one pair is drawn from each of as many equal runs of that order.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,10 +12,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from samekind.evaluation._checks import check_codes, check_labels, check_same_length
-from samekind.evaluation.pairs import _check_both_kinds, _class_blocks, _pairs_of_ranks
+from samekind.evaluation.pairs import (
+    Distance,
+    _check_both_kinds,
+    _class_blocks,
+    _pairs_of_ranks,
+    _partner_runs,
+    row_distances,
+)
 from samekind.kernels.distances import squared_distances
 
-Distance = Callable[[NDArray[Any], NDArray[Any]], ArrayLike]
 FloatArray = NDArray[np.float64]
 ClassArray = NDArray[np.int32]
 
@@ -133,14 +139,12 @@ def _chunks(
 ) -> Iterator[tuple[FloatArray, ClassArray, ClassArray]]:
     """Distances and classes of the drawn pairs of one part, some at a time."""
     block_ends = _class_blocks(classes)[1]
-    places = np.arange(len(classes))
-    # In class order a place's later partners of either kind are one run, so a pair is found from its rank.
-    runs = (places + 1, block_ends - places - 1) if same else (block_ends, len(classes) - block_ends)
+    runs = _partner_runs(block_ends, same)
     centred = codes - codes.mean(axis=0)
     for ranks in _ranks(int(runs[1].sum()), share, rng):
         left, right = _pairs_of_ranks(ranks, *runs).T
         tile = None if distance is not None else _tile_distances(centred, left, right)
-        values = _row_distances(codes, left, right, distance) if tile is None else tile
+        values = row_distances(codes, left, right, distance, _ROWS) if tile is None else tile
         yield values, classes[left], classes[right]
 
 
@@ -166,27 +170,3 @@ def _tile_distances(centred: FloatArray, left: NDArray[np.int64], right: NDArray
         return None
     tile = squared_distances(centred[rows], centred[columns])
     return np.asarray(tile[left - rows.start, right - columns.start])
-
-
-def _row_distances(
-    codes: FloatArray, left: NDArray[np.int64], right: NDArray[np.int64], distance: Distance | None
-) -> FloatArray:
-    values = np.empty(len(left))
-    for start in range(0, len(left), _ROWS):
-        chunk = slice(start, start + _ROWS)
-        values[chunk] = compared(codes[left[chunk]], codes[right[chunk]], distance)
-    return values
-
-
-def compared(a: NDArray[Any], b: NDArray[Any], distance: Distance | None) -> FloatArray:
-    """Checked squared distances (m,) of codes (m, r), row by row; may overwrite `a`."""
-    if distance is None:
-        a -= b
-        return np.asarray(np.einsum("ij,ij->i", a, a))
-    values = np.asarray(distance(a, b), dtype=np.float64)
-    if values.shape != (len(a),) or not np.isfinite(values).all():
-        raise ValueError(
-            f"distance must give one finite squared distance per row, ({len(a)},); got shape {values.shape}"
-            f"{'' if np.isfinite(values).all() else ' with NaN or infinite values'}."
-        )
-    return values

@@ -10,8 +10,9 @@ from samekind.evaluation._checks import check_codes, check_labels, check_same_le
 from samekind.evaluation._reliability import Tenth, reliability
 from samekind.evaluation._search import Ids, listed_ids
 from samekind.evaluation.class_bootstrap import class_weights, false_match_rates, interval, pair_weights
-from samekind.evaluation.class_pairs import BothKinds, Distance, class_pairs
+from samekind.evaluation.class_pairs import BothKinds, class_pairs
 from samekind.evaluation.evaluated import Evaluation, Measure, RealisedRate
+from samekind.evaluation.pairs import Distance
 from samekind.evaluation.query_figures import QueryFigures, query_figures
 from samekind.evaluation.retrieval import DEFAULT_MEMORY_BUDGET
 from samekind.evaluation.verification import RocCurve, best_threshold, roc_curve

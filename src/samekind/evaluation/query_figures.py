@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from samekind.evaluation._search import Ids, prepare_search
-from samekind.evaluation.class_pairs import Distance
+from samekind.evaluation.pairs import Distance
 from samekind.evaluation.retrieval import DEFAULT_MEMORY_BUDGET, average_precision, misclassified
 from samekind.kernels.flips import flip_free_distances, flip_free_queries
 

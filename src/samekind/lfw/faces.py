@@ -14,14 +14,9 @@ import numpy as np
 from samekind.extraction import extract, with_roots
 from samekind.images.extractor import FAMILIES, Extractor
 from samekind.images.listing import ImageFile
-from samekind.kernels.types import IntArray
+from samekind.images.regions import evenly_spaced
 from samekind.lfw.workplace import digest
 from samekind.store import DiskStore, GroupsOf
-
-
-def evenly(n: int, among: int) -> IntArray:
-    """`n` numbers below `among`, spread evenly."""
-    return np.arange(n) * among // n
 
 
 @dataclass(frozen=True)
@@ -49,16 +44,13 @@ class Faces:
 
     def of_families(self, families: Sequence[str]) -> Any:
         """The same of some families."""
-        chosen = [self._chosen(self.store.families[family]) for family in families]
+        chosen = [evenly_spaced(np.array(self.store.families[family]), self.regions) for family in families]
         groups = GroupsOf(self.store, np.concatenate(chosen))
         return with_roots(groups) if self.roots else groups
 
     def members(self, family: str) -> list[int]:
         """The groups of a family in the view."""
         return list(self.view.families[family])
-
-    def _chosen(self, members: range) -> IntArray:
-        return members.start + evenly(self.regions, len(members))
 
     @cached_property
     def extractor(self) -> Extractor:
