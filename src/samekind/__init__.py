@@ -11,7 +11,7 @@ from samekind._version import __version__
 from samekind.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from samekind.estimators import EnsembleMetric, JointMetric, SparseBlockMetric
+    from samekind.estimators import EnsembleMetric, JointMetric, SparseBlockMetric, TwoCovariance
     from samekind.extraction import extract
     from samekind.images.extractor import Extractor
     from samekind.images.listing import list_images
@@ -29,6 +29,7 @@ __all__ = [
     "ModelFileError",
     "SparseBlockMetric",
     "StoreError",
+    "TwoCovariance",
     "__version__",
     "extract",
     "list_images",
@@ -37,7 +38,7 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
-        "estimators": ["EnsembleMetric", "JointMetric", "SparseBlockMetric"],
+        "estimators": ["EnsembleMetric", "JointMetric", "SparseBlockMetric", "TwoCovariance"],
         "extraction": ["extract"],
         "images.extractor": ["Extractor"],
         "images.listing": ["list_images"],

@@ -85,7 +85,16 @@ def test_what_cannot_be_done_is_reported(called, home):
 
 def test_options_and_settings_change_what_a_preset_says(home, called, tmp_path):
     given = home / "images", home / "protocol", "--store", home / "work" / "store", "--families", "cov", *small.OPTIONS
-    more = ["--set", "selection__max_per_class=2", "--set", "mirror=distances", "--seed", 3]
+    more = [
+        "--set",
+        "selection__max_per_class=2",
+        "--set",
+        "mirror=distances",
+        "--set",
+        "compare_by=distance",
+        "--seed",
+        3,
+    ]
     result = run(*given, "--work", tmp_path, *more, "--json", "--quiet")
     assert result.exit_code == 0, result.output
     printed = json.loads(result.stdout)["settings"]

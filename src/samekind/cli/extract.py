@@ -41,6 +41,8 @@ def extract(
 
     Example: samekind extract faces/ faces.store
 
+    Example: samekind extract faces/ faces.store --families cov,slbp,cov@0.5:75x100,slbp+r2@0.5:75x100
+
     Example: samekind extract people.csv people.store --align detect --several largest --regions 2000
     """
     from samekind.extraction import extract as extract_into

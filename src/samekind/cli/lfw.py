@@ -3,7 +3,7 @@
 import json as json_text
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from samekind.cli.options import LearnerOptions, MemoryOption, RunOptions, parse_families
+from samekind.cli.options import FAMILIES_HELP, LearnerOptions, MemoryOption, RunOptions, parse_families
 from samekind.cli.output import (
     Count,
     counting,
@@ -27,6 +27,7 @@ from samekind.cli.progress import fit_progress, interruptible, titles_under
 if TYPE_CHECKING:
     from samekind.events import Observer
     from samekind.lfw.experiment import Experiment, Findings
+    from samekind.lfw.published import PublishedResult
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class DataOptions:
     protocol: Annotated[
         Path, typer.Argument(metavar="PROTOCOL", help="Folder of people.txt, pairs.txt and the four files of View 1.")
     ]
-    families: Annotated[str, typer.Option("--families", help="Kinds of descriptors: cov, slbp, or both.")] = "cov,slbp"
+    families: Annotated[str, typer.Option("--families", help=FAMILIES_HELP)] = "cov,slbp"
     work: Annotated[
         Path, typer.Option("--work", metavar="DIR", help="Folder of all results; the same command goes on with it.")
     ] = Path("samekind-lfw")
@@ -68,6 +69,14 @@ class ViewOptions:
             "--threshold-by", help="Pairs choose a threshold by a regression on them, or as is best for them."
         ),
     ] = "logistic"
+    published: Annotated[
+        Path | None,
+        typer.Option(
+            "--published",
+            metavar="DIR",
+            help="Of View 2: curves of other methods for the report, with a results.csv that names them.",
+        ),
+    ] = None
 
 
 @dataclass(frozen=True)
@@ -111,9 +120,11 @@ def lfw(
     Example: samekind lfw lfw-a/ protocol/ --view 2 --preset full --store lfw.store --work lfw.full --folds 1
     """
     from samekind.lfw.presets import PRESETS
+    from samekind.lfw.published import read_published
 
     started = time.perf_counter()
     chosen = _checked_folds(judging.folds, judging.view)
+    published = [] if judging.published is None else read_published(judging.published)
     given = learning.settings()
     settings = PRESETS[sized.preset].changed(learning.changes or (), regions=sized.regions, seed=sized.seed, **given)
 
@@ -138,7 +149,7 @@ def lfw(
         warnings.simplefilter("always", UserWarning)
         one_split = judging.view == "1"
         findings = experiment.view1() if one_split else experiment.view2(chosen, with_view1=judging.with_view1)
-    result = _kept(experiment, findings) | {
+    result = _kept(experiment, findings, published) | {
         "warnings": list(dict.fromkeys(str(each.message) for each in caught)),
         "total_seconds": round(time.perf_counter() - started, 1),
     }
@@ -149,13 +160,13 @@ def lfw(
         _say_result(findings, result)
 
 
-def _kept(experiment: "Experiment", findings: "Findings") -> dict[str, Any]:
+def _kept(experiment: "Experiment", findings: "Findings", published: Sequence["PublishedResult"]) -> dict[str, Any]:
     """Write the report, and say where it is and what was found."""
     from samekind.lfw.report import write_lfw_report
     from samekind.lfw.tables import as_json
 
     path = experiment.work / f"report-view{findings.view}.html"
-    report = write_lfw_report(path, findings, experiment.mean_face())
+    report = write_lfw_report(path, findings, experiment.mean_faces(), published)
     return as_json(findings) | {"work": str(experiment.work), "report": str(report)}
 
 

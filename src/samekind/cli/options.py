@@ -15,6 +15,11 @@ Align = Literal["none", "landmarks", "detect"]
 Several = Literal["error", "largest"]
 OnError = Literal["skip", "fail"]
 
+# Of --families.
+FAMILIES_HELP = (
+    "Kinds of descriptors: cov, slbp, or both; at another scale cov@0.5, of more of the picture cov@0.5:75x100 (width "
+    "x height at that scale); slbp+r2 for a larger radius, slbp+tt after normalising the illumination."
+)
 LandmarksOption = Annotated[
     Path | None,
     typer.Option(

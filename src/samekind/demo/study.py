@@ -98,7 +98,7 @@ class Study:
         """Family -> its chosen regions, in order of choice."""
         parts, families = Extractor.from_json(self.store.front_end).parts, self.store.families
         return {
-            part.family.name: [
+            part.name: [
                 Region(*map(int, part.regions[k - members.start])) for k in self.model.selected_groups_ if k in members
             ]
             for part, members in zip(parts, families.values(), strict=True)

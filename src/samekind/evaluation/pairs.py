@@ -35,12 +35,14 @@ def label_pairs(
     return pairs, np.repeat([True, False], n_each)
 
 
-def pair_distances(codes: ArrayLike, pairs: ArrayLike, *, chunk: int = 8192) -> NDArray[np.float64]:
-    """`||x_i - x_j||^2` of each pair (i, j), by differences in float64, `chunk` pairs at a time."""
+def pair_distances(
+    codes: ArrayLike, pairs: ArrayLike, *, distance: Distance | None = None, chunk: int = 8192
+) -> NDArray[np.float64]:
+    """`||x_i - x_j||^2` of each pair (i, j), or its `distance`, in float64, `chunk` pairs at a time."""
     codes = check_codes(codes)
     pairs = _check_pair_indices(pairs, len(codes))
     check_at_least(chunk, 1, "chunk")
-    return row_distances(codes, pairs[:, 0], pairs[:, 1], None, chunk)
+    return row_distances(codes, pairs[:, 0], pairs[:, 1], distance, chunk)
 
 
 def row_distances(
