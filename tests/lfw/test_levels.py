@@ -8,6 +8,7 @@ import pytest
 from samekind import Metric
 from samekind.images.extractor import Extractor
 from samekind.images.listing import list_images
+from samekind.images.load import load_image
 from samekind.lfw.faces import ordered_families
 from samekind.lfw.measuring import distances_of_pairs, reading_all
 from samekind.lfw.protocol import pair_rows, read_view1
@@ -80,6 +81,20 @@ def test_each_region_of_each_level_is_read_once():
     picture = np.random.default_rng(0).random((150, 110), np.float32)
     for key, extractor in extractors.items():
         np.testing.assert_array_equal(every.features(picture)[columns[key]], extractor.features(picture))
+
+
+def test_metrics_of_stores_with_and_without_other_levels_are_read_together(lfw):
+    extractors = {
+        families: Extractor.over(families, n_regions=40)
+        for families in [("cov",), ("slbp@0.5-75x80", "cov"), ("cov@0.5-50x90",)]
+    }
+    every, columns = reading_all(extractors)
+    assert every.frame.margin == (20, 15)
+    image, name = load_image(lfw.images / "Person_A" / "Person_A_0001.png"), "it"
+    features = every.features(every.aligner()(image, name).picture)
+    for key, extractor in extractors.items():
+        own = extractor.features(extractor.aligner()(image, name).picture)
+        np.testing.assert_array_equal(features[columns[key]], own)
 
 
 def test_the_page_draws_regions_over_what_their_level_shows(levels, tmp_path):
