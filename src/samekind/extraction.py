@@ -19,7 +19,7 @@ from samekind.store import DiskStore, Family, FeatureStore, RootsOf, Shard, Stor
 from samekind.store.views import MirrorMeansOf
 from samekind.threads import ThreadPool
 
-SHARD_BYTES = 512_000_000  # of descriptors that are held before they are written
+SHARD_BYTES = 512_000_000
 HALF = np.float16
 
 OnError = Literal["skip", "fail"]
@@ -37,6 +37,7 @@ def extract(
     retry: bool = False,
     n_jobs: int | None = None,
     progress: Progress = lambda done, total: None,
+    shard_bytes: int = SHARD_BYTES,
 ) -> DiskStore:
     """Compute the descriptors of labelled pictures into a store; go on where an earlier run stopped, add what is new.
 
@@ -57,6 +58,8 @@ def extract(
         Threads; None means all cores. The store's bytes do not depend on it.
     progress : function of (done, total)
         Called after each picture, with the numbers of this run.
+    shard_bytes : int
+        Descriptors that are held in memory before they are written; an interrupted run loses no more.
     """
     align = extractor.aligner(landmarks, several)
     by_name = {file.name: file for file in files}
@@ -65,7 +68,7 @@ def extract(
         families=[Family(part.name, part.family.size, part.group_names) for part in extractor.parts],
         front_end=extractor.to_json(),
         images=[(file.name, _label(file)) for file in files],
-        shard_rows=shard_rows_for(extractor.n_features * HALF().itemsize, SHARD_BYTES),
+        shard_rows=shard_rows_for(extractor.n_features * HALF().itemsize, shard_bytes),
         retry=retry,
     ) as writer:
         shards = writer.pending()

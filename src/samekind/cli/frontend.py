@@ -2,18 +2,56 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from samekind.cli.options import Align, parse_families, parse_size
+import typer
+
+from samekind.cli.options import FAMILIES_HELP, Align, LandmarksOption, parse_families, parse_size
 
 if TYPE_CHECKING:
     from samekind.images.extractor import Extractor, Family
     from samekind.images.levels import FamilyName
     from samekind.images.listing import ImageFile
     from samekind.store import DiskStore
+
+
+@dataclass(frozen=True)
+class FrontEndOptions:
+    """Of `extract`, for a new store."""
+
+    align: Annotated[
+        Align | None,
+        typer.Option(
+            "--align",
+            help="none: pictures are aligned, the middle is cut out; landmarks: eyes and mouth from a CSV; detect: "
+            'found by a detector (pip install "samekind\\[faces]"). Default: none, or landmarks with --landmarks.',
+        ),
+    ] = None
+    landmarks: LandmarksOption = None
+    families: Annotated[
+        str | None,
+        typer.Option("--families", help=f"{FAMILIES_HELP} Default: cov,slbp."),
+    ] = None
+    regions: Annotated[
+        int | None, typer.Option("--regions", min=1, help="Rectangles of the crop per family. Default: 13260.")
+    ] = None
+    size: Annotated[
+        str | None,
+        typer.Option(
+            "--size",
+            help="Width x height of the crop, in pixels. Default: 110x150, or with --align none the largest below that "
+            "which 98 % of the pictures hold.",
+        ),
+    ] = None
+    sigma: Annotated[
+        float | None, typer.Option("--sigma", help="Gaussian over the crop, in pixels; 0 for none. Default: 1.")
+    ] = None
+    fuzziness: Annotated[
+        float | None,
+        typer.Option("--fuzziness", help="Of slbp: grey values (0 to 1) closer than this are not quite different."),
+    ] = None
 
 
 @dataclass(frozen=True)
@@ -28,25 +66,15 @@ class FrontEnd:
     fuzziness: float | None = None
 
     @classmethod
-    def from_options(
-        cls,
-        *,
-        align: Align | None,
-        landmarks: os.PathLike[str] | None,
-        families: str | None,
-        regions: int | None,
-        size: str | None,
-        sigma: float | None,
-        fuzziness: float | None,
-    ) -> FrontEnd:
+    def from_options(cls, given: FrontEndOptions) -> FrontEnd:
         """From the command line; landmarks ask for alignment by them."""
         return cls(
-            align or ("landmarks" if landmarks else None),
-            None if families is None else tuple(parse_families(families)),
-            regions,
-            None if size is None else parse_size(size),
-            sigma,
-            fuzziness,
+            given.align or ("landmarks" if given.landmarks else None),
+            None if given.families is None else tuple(parse_families(given.families)),
+            given.regions,
+            None if given.size is None else parse_size(given.size),
+            given.sigma,
+            given.fuzziness,
         )
 
     @classmethod

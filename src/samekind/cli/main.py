@@ -17,6 +17,7 @@ from samekind.cli.extract import extract
 from samekind.cli.fit import fit
 from samekind.cli.info import info
 from samekind.cli.lfw import lfw
+from samekind.cli.options import with_groups
 from samekind.cli.output import say_error
 from samekind.cli.verify import verify
 
@@ -65,7 +66,7 @@ def _help(verb: Callable[..., None]) -> str:
 
 
 for verb in (extract, fit, verify, encode, evaluate, info, demo, lfw):
-    app.command(help=_help(verb))(verb)
+    app.command(help=_help(verb))(with_groups(verb))
 
 
 def _print_version(wanted: bool) -> None:

@@ -18,6 +18,7 @@ from samekind.demo.digits import SIDE, Images, write_digits
 from samekind.estimators import EnsembleMetric
 from samekind.evaluation import (
     RetrievalResult,
+    Table,
     VerificationResult,
     best_threshold,
     label_pairs,
@@ -73,6 +74,9 @@ class Study:
     @property
     def title(self) -> str:
         return f"Digits {_listed(UNSEEN)}, never seen; learned on {_listed(TRAINED)}"
+
+    def table(self) -> Table:
+        return Table(COLUMNS, [outcome.values() for outcome in self.outcomes])
 
     @property
     def metric(self) -> Metric:

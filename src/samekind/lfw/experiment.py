@@ -28,7 +28,6 @@ from samekind.lfw.workplace import Workplace, digest
 from samekind.store import DiskStore
 
 COMPARING = "comparing pictures"
-HELD_BYTES = 1_000_000_000  # of metrics that pictures are compared by in one pass; codes come on top
 
 
 @dataclass(frozen=True)
@@ -66,6 +65,7 @@ class Experiment:
     n_jobs: int | None = None
     reporter: ProgressReporter = field(default_factory=NoProgress)
     threshold_by: ThresholdBy = "logistic"  # how pairs choose a threshold; nothing that is learned or kept has it
+    held_bytes: int = 1_000_000_000  # of metrics that pictures are compared by in one pass; codes come on top
 
     def __post_init__(self) -> None:
         self.families = ordered_families(self.families)
@@ -122,7 +122,7 @@ class Experiment:
         for done, (run, place) in enumerate(pending, 1):
             self._learn(run, place, faces)
             self._say_done(run, done, len(pending), time.perf_counter() - started)
-        for several in _together(both):
+        for several in _together(both, self.held_bytes):
             self._compare(several)
         return [self._learned(run, place) for run, place in both]
 
@@ -216,12 +216,14 @@ class Experiment:
         self.seconds[what] += time.perf_counter() - started
 
 
-def _together(runs: Sequence[tuple[SplitRun, Workplace]]) -> Iterator[list[tuple[SplitRun, Workplace]]]:
+def _together(
+    runs: Sequence[tuple[SplitRun, Workplace]], held_bytes: int
+) -> Iterator[list[tuple[SplitRun, Workplace]]]:
     """Runs of the same pairs, as many as may be held at once, but one at least."""
     several: list[tuple[SplitRun, Workplace]] = []
     for run, place in runs:
         held = sum(each.model_bytes for _, each in several)
-        if several and (run.pairs != several[0][0].pairs or held + place.model_bytes > HELD_BYTES):
+        if several and (run.pairs != several[0][0].pairs or held + place.model_bytes > held_bytes):
             yield several
             several = []
         several.append((run, place))

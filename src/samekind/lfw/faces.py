@@ -15,6 +15,7 @@ from samekind.extraction import extract, with_roots
 from samekind.images.extractor import FAMILIES, Extractor, canonical_name
 from samekind.images.levels import FamilyName
 from samekind.images.listing import ImageFile
+from samekind.images.regions import symmetric_subset
 from samekind.kernels.types import IntArray
 from samekind.lfw.workplace import digest
 from samekind.store import DiskStore, GroupsOf
@@ -63,12 +64,20 @@ class Faces:
         return list(self.view.families[family])
 
     def _chosen(self, family: str) -> IntArray:
-        members = self.store.families[family]
-        return members.start + evenly(self._needed[family], len(members))
+        """In mirror pairs, where enough of the store's regions are."""
+        members, needed = self.store.families[family], self._needed[family]
+        mirrors = self._mirrors[members.start : members.stop] - members.start
+        if (mirrors >= 0).sum() > needed:
+            return members.start + symmetric_subset(mirrors, needed)
+        return members.start + evenly(needed, len(members))
 
     @cached_property
     def _needed(self) -> dict[str, int]:
         return n_regions_needed(self.extractor, self.store.families, self.regions)
+
+    @cached_property
+    def _mirrors(self) -> IntArray:
+        return self.extractor.mirror_groups()
 
     @cached_property
     def extractor(self) -> Extractor:

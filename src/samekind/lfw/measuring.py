@@ -12,7 +12,8 @@ from samekind.images.extractor import Extractor, Part
 from samekind.images.listing import ImageFile
 from samekind.images.load import load_image
 from samekind.kernels.types import Array, IntArray
-from samekind.lfw.protocol import Pair, pair_rows
+from samekind.lfw.protocol import pair_rows
+from samekind.lfw.protocol_files import Pair
 from samekind.lfw.reporter import Count
 from samekind.model.encoder import codes_with_mirror
 from samekind.model.metric import Metric
