@@ -49,7 +49,8 @@ class CandidateGrid:
         """A given setting is the only candidate; for pictures, where regions may be occluded, the order differs."""
         joint = estimator._joint
         pictures, groups, weigh = is_store(data.X), estimator.normalise_groups, estimator.weigh
-        normalise: tuple[Normalise, ...] = ("root", "unit", "none") if pictures else ("none", "root", "unit")
+        by_roots = pictures or _plain_by_rule(estimator, data)
+        normalise: tuple[Normalise, ...] = ("root", "unit", "none") if by_roots else ("none", "root", "unit")
         if estimator.normalise != "auto":
             normalise = (estimator.normalise,)
         elif estimator.mirror == "distances":

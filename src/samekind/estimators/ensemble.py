@@ -83,7 +83,7 @@ class EnsembleMetric(MetricLearner):
         stays as it is in all other directions. None: on all features.
     normalise : "auto", "none", "root" or "unit"
         What becomes of the codes, measured from the mean of the samples to learn from; see `Metric`. "auto": chosen on
-        classes left out, or "none" ("root" for pictures).
+        classes left out, or "none" ("root" for pictures, and where plain distance counts too: see `cv`).
     mirror : "none", "mean" or "distances"
         How the mirror image of a picture counts where a store of pictures is learned from; see `Metric`. Step 1 then
         chooses among the regions whose mirror image is in the store too. With "mean" all is learned from the means of
