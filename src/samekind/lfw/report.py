@@ -74,8 +74,8 @@ def _sections(
     )
     yield Section(
         "At few false matches",
-        "After step 2, in percent: area under the ROC curve, equal error rate, and true match rates (TMR) at false match "
-        "rates of 1 in 100 and 1 in 1,000, with intervals of 95 % by a bootstrap over folds.",
+        "After step 2, in percent: area under the ROC curve, equal error rate, and true match rates (TMR) at false "
+        "match rates of 1 in 100 and 1 in 1,000, with intervals of 95 % by a bootstrap over folds.",
         curve_table(findings),
     )
     yield Section("Split by split", "Accuracy after step 2, in percent.", fold_table(findings))
