@@ -20,7 +20,7 @@ from samekind.kernels.flips import flip_free_distances
 from tests.model import files
 from tests.picture_folders import write_pictures
 
-FEW = ("--max-groups", 3, "--components", 6, "--quiet", "--set", "cv=none")
+FEW = ("--max-groups", 3, "--components", 6, "--quiet", "--set", "cv=none", "--set", "compare_by=distance")
 LINEAR = ("--set", "normalise=none", "--set", "normalise_groups=none")
 
 

@@ -9,7 +9,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from samekind import EnsembleMetric, JointMetric, Metric, SparseBlockMetric
+from samekind import EnsembleMetric, JointMetric, Metric, SparseBlockMetric, TwoCovariance
 from tests.cases import with_settings
 
 ESTIMATORS = [
@@ -19,6 +19,8 @@ ESTIMATORS = [
     EnsembleMetric(normalise_groups="unit", cv=None),
     JointMetric(max_iter=30, normalise="unit"),
     JointMetric(max_iter=30, target="identity"),
+    TwoCovariance(),
+    EnsembleMetric(compare_by="sum", cv=None),
 ]
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from samekind.cli.output import amount, plural, say_list
 
 if TYPE_CHECKING:
+    from samekind.model.metric import Metric
     from samekind.store import DiskStore
 
 
@@ -69,10 +70,37 @@ MIRRORS = {
 }
 
 
-def usage_facts(model: Mapping[str, Any]) -> list[tuple[str, object]]:
+def describe_usage(metric: Metric) -> dict[str, Any]:
     """How codes of a model are made and compared."""
+    return {
+        "n_components": metric.n_components,
+        "similarity": None if metric.similarity is None else metric.similarity.n_codes,
+        "normalise": metric.normalise,
+        "normalise_groups": metric.basis.normalise,
+        "mirror": metric.mirror,
+        "threshold": metric.threshold,
+    }
+
+
+def usage_facts(model: Mapping[str, Any]) -> list[tuple[str, object]]:
+    """What `describe_usage` says, in words; the threshold aside."""
     groups = [("Groups normalised", model["normalise_groups"])] if model["normalise_groups"] != "none" else []
-    return [("Normalisation", model["normalise"]), *groups, ("Mirror images", MIRRORS[model["mirror"]])]
+    facts = [("Code length", model["n_components"]), ("Compared by", _comparison(model))]
+    normalisation = [] if model["similarity"] == model["n_components"] else [("Normalisation", model["normalise"])]
+    return [*facts, *normalisation, *groups, ("Mirror images", MIRRORS[model["mirror"]])]
+
+
+def _comparison(model: Mapping[str, Any]) -> str:
+    if model["similarity"] is None:
+        return "squared distance"
+    similarity = f"similarity of {model['similarity']} numbers (two-covariance model; may be negative)"
+    own = model["n_components"] - model["similarity"]
+    return f"squared distance of {plural(own, 'number')}, and {similarity}" if own else similarity
+
+
+def distance_in_words(similarity: int | None) -> str:
+    """What two codes are apart by."""
+    return "squared distance" if similarity is None else "distance; with a similarity term it may be negative"
 
 
 def front_end_facts(made: Mapping[str, Any]) -> list[tuple[str, object]]:

@@ -47,8 +47,9 @@ def encode(
     numpy.load, and beside it a CSV (row, file, label) that says which row is which file. Files that cannot be used are
     in neither, and are reported.
 
-    Squared Euclidean distances between codes are the model's; in Python, Metric.code_distance compares them. Only where
-    the model counts mirror images by the mean of four distances codes have one number more, and are not Euclidean.
+    In Python, Metric.code_distance compares codes. It is squared Euclidean distance, unless the model has a similarity
+    term (see `samekind info`), or counts mirror images by the mean of four distances: then one number of a code counts
+    otherwise than the others (Metric.split_codes).
 
     Example: samekind encode faces.safetensors holiday/ --out holiday.npy
     """
@@ -72,6 +73,7 @@ def encode(
         "images": len(kept),
         "length": encoded.codes.shape[1],
         "mirror": metric.mirror,
+        "similarity": None if metric.similarity is None else metric.similarity.n_codes,
         "skipped": {file.name: encoded.skipped[file.name] for file in files if file.name in encoded.skipped},
         "notes": {file.name: encoded.notes[file.name] for file in files if file.name in encoded.notes},
         "seconds": round(time.perf_counter() - started, 3),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from samekind.cli.described import usage_facts
+from samekind.cli.described import describe_usage, distance_in_words, usage_facts
 from samekind.cli.options import LearnerOptions, MemoryOption, PresetOption, RunOptions
 from samekind.cli.output import (
     check_writable,
@@ -116,11 +116,7 @@ def fit(
         "path": str(model),
         "preset": preset,
         "groups": _per_family(opened, made.selected_groups_),
-        "n_components": metric.n_components,
-        "normalise": metric.normalise,
-        "normalise_groups": metric.basis.normalise,
-        "mirror": metric.mirror,
-        "threshold": metric.threshold,
+        **describe_usage(metric),
         "calibration": None if metric.calibration is None else metric.calibration.to_json(),
         "calibration_in_words": [] if metric.calibration is None else metric.calibration.describe(),
         "tried": [trial.record() for trial in made.trials_],
@@ -196,9 +192,8 @@ def _say_result(result: dict[str, Any]) -> None:
             ("Model", result["path"]),
             ("Learned from", f"{plural(result['images'], 'image')} of {plural(result['labels'], 'label')}"),
             *((f"Family {name}", f"{plural(n, 'region')} chosen") for name, n in result["groups"].items()),
-            ("Code length", result["n_components"]),
             *usage_facts(result),
-            ("Threshold", f"{result['threshold']:.6g} (squared distance, even odds)"),
+            ("Threshold", f"{result['threshold']:.6g} (even odds; {distance_in_words(result['similarity'])})"),
             *([] if held is None else _held_facts(held)),
             ("Time", duration(result["seconds"])),
         ]

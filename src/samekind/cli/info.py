@@ -8,6 +8,8 @@ import typer
 from samekind.cli.described import (
     describe_front_end,
     describe_store,
+    describe_usage,
+    distance_in_words,
     front_end_facts,
     say_store_lists,
     store_facts,
@@ -63,14 +65,10 @@ def _model(path: Path) -> dict[str, Any]:
     return {
         "kind": "model",
         "path": str(path),
-        "n_components": metric.n_components,
+        **describe_usage(metric),
         "n_columns": metric.n_columns,
         "n_features": metric.n_features,
-        "normalise": metric.normalise,
-        "normalise_groups": metric.basis.normalise,
         "weigh": metric.basis.weigh,
-        "mirror": metric.mirror,
-        "threshold": metric.threshold,
         "calibration": None if metric.calibration is None else metric.calibration.to_json(),
         "calibration_in_words": [] if metric.calibration is None else metric.calibration.describe(),
         "groups": list(metric.groups),
@@ -92,13 +90,13 @@ def _family(family: dict[str, Any]) -> dict[str, Any]:
 
 
 def _say_model(result: dict[str, Any]) -> None:
-    threshold = "none" if result["threshold"] is None else f"{result['threshold']:.6g} (squared distance)"
+    kind = distance_in_words(result["similarity"])
+    threshold = "none" if result["threshold"] is None else f"{result['threshold']:.6g} ({kind})"
     reads = f"{result['n_columns']:,} of {result['n_features']:,} features"
     noted = ((name.capitalize(), value) for name, value in result["attributes"].items() if name != "samekind")
     say_facts(
         [
             ("Model", result["path"]),
-            ("Code length", result["n_components"]),
             *usage_facts(result),
             ("Threshold", threshold),
             ("Reads", reads if result["families"] else f"{reads}; it cannot read pictures"),

@@ -26,7 +26,8 @@ def verify(
         typer.Option("--far", help="False match rate to keep, such as 1e-3: the share of different pairs called same."),
     ] = None,
     threshold: Annotated[
-        float | None, typer.Option("--threshold", help="Squared distance up to which they are the same; the model's.")
+        float | None,
+        typer.Option("--threshold", help="Distance, as printed, up to which they are the same; the model's."),
     ] = None,
     prior: Annotated[
         float,
@@ -105,6 +106,10 @@ def _false_match_rate(metric: "Metric", threshold: float) -> float | None:
     return float(calibration.false_match_rate(threshold))
 
 
+def _kind(metric: "Metric") -> str:
+    return "squared" if metric.similarity is None else "with a similarity term; it may be negative"
+
+
 def _say_result(result: dict[str, Any], metric: "Metric") -> None:
     probability, rate = result["probability"], result["false_match_rate"]
     meaning = "" if rate is None else f"; about {rate:.2g} of different pairs are at most so far apart"
@@ -113,7 +118,7 @@ def _say_result(result: dict[str, Any], metric: "Metric") -> None:
         [
             ("Answer", "same" if result["same"] else "different"),
             *([] if probability is None else [("Probability", f"{probability:.1%} that they are the same, {given}")]),
-            ("Distance", f"{result['distance']:.6g} (squared)"),
+            ("Distance", f"{result['distance']:.6g} ({_kind(metric)})"),
             ("Threshold", f"{result['threshold']:.6g}{meaning}"),
         ]
     )

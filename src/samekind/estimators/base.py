@@ -80,6 +80,8 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     def transform(self, X: Any, rows: ArrayLike | None = None) -> Array:
         """Codes (n_samples, n_components) of an array or a store, to be compared by Euclidean distance.
 
+        Where a similarity term counts, by `metric_.code_distance`: the last number of a code is not of its vector.
+
         `rows` (sample numbers or a mask) of X, or all.
         """
         metric = self._fitted_metric()

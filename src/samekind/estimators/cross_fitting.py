@@ -53,10 +53,12 @@ class CrossFitting:
         """What is to be learned on all classes, and the codes of classes left out that calibrate it."""
         folds = [Fold(self.steps, number, *split) for number, split in enumerate(self.splits, 1)]
         self.folds = [fold for fold in folds if fold.basis is not None]
+        by_rule = self.candidates.by_rule()
+        normalise: Normalise = "none" if by_rule.compare_by == "similarity" else self.candidates.normalise[0]
         if not self.folds or self.steps.stopped:
-            return Trial(self.candidates.by_rule(), self.candidates.normalise[0], np.nan, ()), None
+            return Trial(by_rule, normalise, np.nan, ()), None
         if n_paired_classes(self.steps.data.y) < FEWEST_TO_CHOOSE:
-            only, self.trials = self._try(self.candidates.by_rule(), self.candidates.normalise[:1])
+            only, self.trials = self._try(by_rule, [normalise])
             return self.trials[0], only
         return self._best()
 
@@ -173,7 +175,7 @@ class Fold:
     def judge(self, candidate: Candidate, left_out: LeftOut) -> None:
         """Add the codes of the samples left out, as they would be used; not normalised where only a distance counts."""
         assert self.basis is not None
-        path = replace(candidate, ridge=None, times=1.0, n_components=None)
+        path = replace(candidate, ridge=None, times=1.0, n_components=None, compare_by="distance", shrinkage=None)
         key = (path, candidate.n_components if candidate.target == "zero" else None)
         learned = self.steps.go_on(
             self.basis,

@@ -323,9 +323,12 @@ class EnsembleMetric(MetricLearner):
         if joint is not None and not joint.result.converged and not fitting.steps.stopped:
             warnings.warn(convergence_message("Step 2", joint.result), ConvergenceWarning, stacklevel=4)
         asked = self._joint.n_components
-        if isinstance(asked, int) and self.metric_.n_components < asked:
+        similarity, length = self.metric_.similarity, self.metric_.n_distance_components
+        if similarity is not None and not length:
+            length = len(similarity.components)
+        if isinstance(asked, int) and length < asked:
             warnings.warn(
-                f"Codes have {self.metric_.n_components} numbers, fewer than the {asked} that were asked for: the "
+                f"Codes have {length} numbers, fewer than the {asked} that were asked for: the "
                 "samples and groups learned from show no more directions.",
                 UserWarning,
                 stacklevel=4,

@@ -32,6 +32,7 @@ DIMENSIONS_PER_EVALUATION = 3  # of what step 2 learns on: in few dimensions it 
 SETUP = 0.2  # seconds of step 2 in any case
 JUDGING = 0.008, 3e-7  # seconds of judging codes: in any case, and for a pair of samples left out
 CALIBRATING = 0.3, 1e-7  # the same of calibrating
+EIGENVECTORS = 10  # flops, for the cube of the dimension
 SHORTENING = 25  # flops to cut codes to a length, for the cube of that of step 1's
 CODES_PER_ROUND = 10  # numbers that a round of step 1 adds to the features of step 2
 
@@ -47,8 +48,7 @@ def stages_of_fit(steps: TwoSteps, splits: Sequence[tuple[IntArray, IntArray]]) 
         at, fold = divmod(number, len(splits))
         learned, held = (len(places) for places in splits[fold])
         work = _joint(steps, candidates[at], learned) + _judging(steps, min(held, JUDGED))
-        solver = candidates[at].target
-        stages.append(Stage("choice", f"fold {fold + 1}", None, work, number + 1, total, solver))
+        stages.append(Stage("choice", f"fold {fold + 1}", None, work, number + 1, total, _solver(candidates[at])))
     likely = next((each for each in candidates if splits and each.target == "identity"), steps.candidates.by_rule())
     return [*stages, *stages_of_final_fit(steps, likely, splits)]
 
@@ -58,7 +58,7 @@ def stages_of_final_fit(
 ) -> list[Stage]:
     """Both steps on all samples, with the candidate that was chosen, and the calibration."""
     n = len(steps.data.y)
-    joint = Stage("joint", work=_joint(steps, candidate, n), solver=candidate.target)
+    joint = Stage("joint", work=_joint(steps, candidate, n), solver=_solver(candidate))
     pairs = sum(min(len(held), JUDGED) ** 2 for _, held in splits)
     calibration = Stage("calibration", work=_reading(steps, n) + CALIBRATING[0] + CALIBRATING[1] * pairs)
     return [*_selection(steps, steps.data, ""), joint, calibration]
@@ -83,11 +83,19 @@ def _selection(steps: TwoSteps, data: TrainingData, part: str) -> list[Stage]:
     return stages
 
 
+def _solver(candidate: Candidate) -> str:
+    """What takes the time."""
+    return candidate.target if candidate.target != "none" or candidate.compare_by == "distance" else "similarity"
+
+
 def _joint(steps: TwoSteps, candidate: Candidate, n: int) -> float:
-    """Going on from step 1 on n samples."""
+    """Going on from step 1 on n samples: step 2, the two-covariance model, or both."""
     codes = _n_codes(steps)
+    similarity = 0.0 if candidate.compare_by == "distance" else _similarity(steps, codes, n)
+    if candidate.compare_by == "similarity":
+        return _reading(steps, n) + similarity
     shortened = candidate.n_components is not None and candidate.n_components < codes and candidate.target != "zero"
-    before = _reading(steps, n) + SHORTENING * FLOP * codes**3 * shortened
+    before = similarity + _reading(steps, n) + SHORTENING * FLOP * codes**3 * shortened
     if candidate.target == "none":
         return before
     most = steps.candidates.principal_directions(candidate.target) or n
@@ -96,6 +104,15 @@ def _joint(steps: TwoSteps, candidate: Candidate, n: int) -> float:
     evaluations = min(EVALUATIONS[candidate.target], dims / DIMENSIONS_PER_EVALUATION)
     evaluations *= min(1.0, (MANY_SAMPLES / n) ** 0.5)
     return before + SETUP + evaluations * evaluation
+
+
+def _similarity(steps: TwoSteps, codes: int, n: int) -> float:
+    """Principal directions of the features, and rounds over class centres, here one for every two samples."""
+    step = steps.candidates.similarity
+    dims = min(step.principal or codes, codes, n)
+    features = n * codes * (min(n, codes) + 2 * dims) + EIGENVECTORS * min(n, codes) ** 3
+    rounds = step.max_iter * (3 * n * dims**2 + EIGENVECTORS * dims**3)
+    return FLOP * (features + rounds)
 
 
 def _judging(steps: TwoSteps, n: int) -> float:

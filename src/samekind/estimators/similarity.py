@@ -1,7 +1,7 @@
 """The two-covariance model as an estimator."""
 
 from dataclasses import replace
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,6 +11,7 @@ from samekind.estimators.base import MetricLearner
 from samekind.estimators.data import TrainingData, is_store
 from samekind.estimators.steps import run_similarity
 from samekind.estimators.validation import check_count, check_number
+from samekind.relation import class_count_error
 from samekind.store import FeatureStore
 from samekind.threads import single_threaded_blas
 
@@ -82,16 +83,25 @@ class TwoCovariance(MetricLearner):
     ) -> Self:
         """Learn from X, (n_samples, n_features) or a store of feature groups, and class labels y.
 
-        A sample of weight w counts as w samples. `rows` (sample numbers or a mask) chooses samples to learn from.
+        A sample of weight w counts as w samples, for example 0 or 2. `rows` (sample numbers or a mask) chooses samples
+        to learn from.
         """
-        X, y, rows = self._checked_data(X, y, rows)
+        samples, y, rows = self._checked_data(X, y, rows)
         self.check_settings()
+        weights = None
+        if sample_weight is not None:
+            weights = _checked_weights(sample_weight, len(samples))[rows]
+            if not weights.any():
+                raise ValueError("sample_weight is zero for all samples: there is nothing to learn from.")
+            counting = weights > 0
+            y, rows, weights = y[counting], rows[counting], weights[counting]
+            if problem := class_count_error(y):
+                raise ValueError(f"Of the samples whose sample_weight is not zero: {problem}")
         if self.shrinkage == "auto":
             raise ValueError(
                 'shrinkage="auto" is for EnsembleMetric, which chooses it on classes left out: give a number.'
             )
-        data = TrainingData.from_samples(X, y, rows, 1 if is_store(X) else [slice(None)])
-        weights = None if sample_weight is None else _checked_weights(sample_weight, y)
+        data = TrainingData.from_samples(samples, y, rows, 1 if is_store(samples) else [slice(None)])
         with single_threaded_blas():
             Z = data.everything(np.arange(len(rows)), parse_bytes(self.memory_budget))
             similarity, model = run_similarity(Z, y, self, weights)
@@ -116,10 +126,11 @@ class TwoCovariance(MetricLearner):
             raise ValueError(f"shrinkage={self.shrinkage!r} must be above 0 and below 1.")
 
 
-def _checked_weights(sample_weight: ArrayLike, y: NDArray[Any]) -> NDArray[np.float64]:
+def _checked_weights(sample_weight: ArrayLike, n_samples: int) -> NDArray[np.float64]:
     weights = np.asarray(sample_weight, dtype=np.float64)
-    if weights.shape != y.shape or not np.isfinite(weights).all() or (weights <= 0).any():
+    if weights.shape != (n_samples,) or not np.isfinite(weights).all() or (weights < 0).any():
         raise ValueError(
-            f"sample_weight must be {len(y)} positive numbers, one for each sample; leave out samples by rows."
+            f"sample_weight must be {n_samples} numbers of at least 0, one for each sample, but has shape "
+            f"{weights.shape}{'' if np.isfinite(weights).all() else ', with NaN or infinite values'}."
         )
     return weights

@@ -36,6 +36,7 @@ from samekind.estimators.validation import (
     search_from,
     trace_bound_from,
 )
+from samekind.kernels.principal import leading_directions, projected, weighted_mean
 from samekind.kernels.similarity import similarity_directions
 from samekind.kernels.spectral import Matrix, with_fixed_signs
 from samekind.kernels.types import Array, IntArray
@@ -53,6 +54,7 @@ COPY_SHARE = 1 / 16  # of the memory budget: whitened groups that take less, bes
 FEW_SAMPLES = 1_000  # whose pairs are done sooner by one thread than handed to several
 SCALE_ROWS = 2048  # whose pairs fit the scale of a metric
 SCALINGS = 40  # halvings and doublings tried at the most
+NO_VARIANCE = 1e-10  # share of the largest variance of class centres: rounding
 SEPARATED = 1e-4  # share of the loss at distances of 0, below which distances are not enlarged further
 
 
@@ -294,11 +296,11 @@ def run_similarity(
     Z: Array, y: NDArray[Any], step: Any, sample_weight: NDArray[np.float64] | None = None
 ) -> tuple[Similarity, TwoCovarianceModel]:
     """The two-covariance model as the estimator `step` says, on the features Z (N, D) of samples with labels y."""
-    Zc = centred(Z)
-    directions = principal_directions(Zc, step.principal)
+    mean = weighted_mean(Z, sample_weight)
+    directions = leading_directions(Z, step.principal or Z.shape[1], mean, sample_weight)
     _, classes = np.unique(y, return_inverse=True)
     model = fit_two_covariance(
-        Zc if directions is None else Zc @ directions,
+        projected(Z, directions, mean),
         classes,
         shrinkage=step.shrinkage,
         max_iter=step.max_iter,
@@ -306,10 +308,11 @@ def run_similarity(
         sample_weight=sample_weight,
     )
     V, b = similarity_directions(model.between, model.within)
-    kept = slice(max(1, min(step.n_components or len(b), int((b > 0).sum()))))
+    n_between = int((b > NO_VARIANCE * b[0]).sum())  # K classes have centres in K - 1 directions at the most
+    kept = slice(max(1, min(step.n_components or len(b), n_between)))
     over = (V * np.sqrt(b / (1 + 2 * b)))[:, kept]
-    components = (over if directions is None else directions.astype(np.float64) @ over).T
-    shift = components @ Z.mean(axis=0, dtype=np.float64) + over.T @ model.mean
+    components = (directions.astype(np.float64) @ over).T
+    shift = components @ mean + over.T @ model.mean
     dtype = Z.dtype
     return Similarity(components.astype(dtype), shift.astype(dtype), (1 / (1 + b[kept])).astype(dtype)), model
 
@@ -323,15 +326,7 @@ def principal_directions(Z: Array, n: int | None) -> Array | None:
     n = most if n is None else min(n, most)
     if n == Z.shape[1]:
         return None
-    if Z.shape[1] <= len(Z):
-        gram = Z.T.astype(np.float64) @ Z.astype(np.float64)
-        _, vectors = scipy.linalg.eigh(gram, subset_by_index=[Z.shape[1] - n, Z.shape[1] - 1], check_finite=False)
-        return with_fixed_signs(vectors[:, ::-1]).astype(Z.dtype)
-    wide = Z.astype(np.float64)
-    values, left = scipy.linalg.eigh(wide @ wide.T, subset_by_index=[len(Z) - n, len(Z) - 1], check_finite=False)
-    kept = values > values[-1] * 1e-10
-    vectors = wide.T @ (left[:, kept] / np.sqrt(values[kept]))
-    return with_fixed_signs(vectors[:, ::-1]).astype(Z.dtype)
+    return leading_directions(Z, n)
 
 
 def fitted_scale(objective: Objective, Z: Array, seed: int) -> float:

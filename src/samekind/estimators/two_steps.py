@@ -123,7 +123,7 @@ class TwoSteps:
             joint = self.joint(Z, data.y, basis, candidate, resources, start)
             components = joint.components
         elif not _whole(basis, candidate):
-            components = shortened(None, centred(Z), basis.weights, candidate.n_components)
+            components = shortened(None, centred(Z.copy()), basis.weights, candidate.n_components)
         ridges = {} if joint is None else {"ridge": [self.selection.ridge if self.selection else 0.0, joint.ridge]}
         metric = self.metric(basis, components, **ridges)
         if candidate.shrinkage is not None:

@@ -41,8 +41,11 @@ class Search:
         left, right = euclidean_factors(self.codes)[0], euclidean_factors(self.gallery)[1].T
         for start in range(0, len(self.codes), n_rows):
             queries = slice(start, min(start + n_rows, len(self.codes)))
-            distances = left[queries] @ right if self.distance is None else self._by_query(queries, self.distance)
-            np.maximum(distances, 0, out=distances)
+            if self.distance is None:
+                distances = left[queries] @ right
+                np.maximum(distances, 0, out=distances)  # rounding
+            else:
+                distances = self._by_query(queries, self.distance)
             distances[self._left_out(queries)] = np.inf
             yield queries, distances
 

@@ -129,9 +129,14 @@ class Metric:
 
     @property
     def n_components(self) -> int:
-        """Length of the code that `transform` gives."""
-        own = self.basis.n_codes if self.components is None else int(self.components.shape[0])
+        """Length of the code that `transform` gives: with a similarity term, its vector and its number included."""
+        own = self.n_distance_components
         return own if self.similarity is None else own + self.similarity.n_codes
+
+    @property
+    def n_distance_components(self) -> int:
+        """How many numbers of a code, the first ones, come from the components and not from a similarity term."""
+        return self.basis.n_codes if self.components is None else int(self.components.shape[0])
 
     @property
     def columns(self) -> NDArray[np.int64]:
@@ -219,7 +224,8 @@ class Metric:
     ) -> Floats:
         """Codes of pictures, of which only the chosen regions are computed: (n, n_components).
 
-        Compare them with `code_distance`. With `mirror="distances"` they have one number more.
+        Compare them with `code_distance`: with a similarity term it is no Euclidean distance. With
+        `mirror="distances"` they have one number more.
 
         Parameters
         ----------
@@ -256,7 +262,10 @@ class Metric:
 
     @property
     def distance_function(self) -> Callable[[Floats, Floats], Floats] | None:
-        """Squared distances of codes row by row, for those who compare many; None: squared Euclidean distance."""
+        """Squared distances of codes row by row, for those who compare many; None: squared Euclidean distance.
+
+        With a similarity term they may be negative.
+        """
         if self.similarity is not None:
             return offset_distances
         return flip_free_distances if self.mirror == "distances" else None
@@ -338,8 +347,14 @@ class Metric:
     def with_normalise(self, normalise: Normalise, mean: ArrayLike | None = None) -> Metric:
         """The same components with codes normalised otherwise, from another `mean` where one is given.
 
-        Threshold and calibration are dropped, since distances change.
+        Threshold and calibration are dropped, since distances change. With a similarity term nothing can be changed:
+        it was learned from this mean, and weighed against codes that are normalised so.
         """
+        if self.similarity is not None and (mean is not None or normalise != self.normalise):
+            raise ValueError(
+                f"The similarity term of this metric was weighed against codes with normalise={self.normalise!r}, "
+                "measured from its mean: learn it again to have them otherwise."
+            )
         basis = self.basis if mean is None else replace(self.basis, mean=checked_mean(mean, self.n_columns))
         return replace(self, basis=basis, normalise=normalise, threshold=None, calibration=None)
 

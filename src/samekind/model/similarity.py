@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from samekind.kernels.similarity import similarity_offsets
-from samekind.model.fields import Floats, checked_components, finite_floats, read_only
+from samekind.model.fields import Floats, finite_floats, read_only
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,7 +32,12 @@ class Similarity:
     shares: Floats
 
     def __post_init__(self) -> None:
-        components = checked_components(self.components, np.shape(self.components)[-1])
+        components = finite_floats(self.components, "similarity components")
+        if components.ndim != 2:
+            raise ValueError(
+                f"similarity components must have shape (r, n_features of the basis), but have {components.shape}."
+            )
+        components = read_only(components, components.dtype.type)
         checked = {"components": components}
         for name in ("shift", "shares"):
             values = finite_floats(getattr(self, name), f"similarity {name}")
@@ -61,6 +66,10 @@ class Similarity:
         """The same, its differences multiplied."""
         root = self.components.dtype.type(weight**0.5)
         return Similarity(self.components * root, self.shift * root, self.shares)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Unpickled arrays would be writable: build anew.
+        return type(self), (self.components, self.shift, self.shares)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """What a file keeps."""
