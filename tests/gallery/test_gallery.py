@@ -201,7 +201,7 @@ def test_an_existing_folder_is_not_overwritten(tmp_path):
         Gallery.create(tmp_path / "mine", length=3)
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
     Gallery.create(tmp_path / "new", length=3).close()
-    with pytest.raises(GalleryError, match="has no gallery.sqlite"):
+    with pytest.raises(GalleryError, match="is not a gallery"):
         Gallery.open(tmp_path / "mine")
 
 

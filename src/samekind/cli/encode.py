@@ -73,8 +73,8 @@ def encode(
     from samekind.model.metric import Metric
 
     metric = Metric.load(model)
-    files = _labelled(images, list_images(images, labelled=False))
-    points = _landmarks(landmarks, images, files)
+    files = labelled_by_folder(images, list_images(images, labelled=False))
+    points = landmarks_of(landmarks, images, files)
     encoded = encode_files(metric, files, landmarks=points, several=several, on_error=on_error, jobs=jobs, quiet=quiet)
     kept = [file for file in files if file.name not in encoded.skipped]
     if kept:
@@ -125,14 +125,14 @@ def _table_beside(out: Path, images: Path) -> Path:
     return table
 
 
-def _labelled(images: Path, files: "list[ImageFile]") -> "list[ImageFile]":
+def labelled_by_folder(images: Path, files: "list[ImageFile]") -> "list[ImageFile]":
     """In a folder of folders, labels are the folders' names, as for `samekind extract`."""
     if not images.is_dir() or not all("/" in file.name for file in files):
         return files
     return [replace(file, label=file.name.split("/")[0]) for file in files]
 
 
-def _landmarks(path: Path | None, images: Path, files: "Sequence[ImageFile]") -> Any:
+def landmarks_of(path: Path | None, images: Path, files: "Sequence[ImageFile]") -> Any:
     """By the files' names; a single picture may have a longer name in the CSV."""
     if path is None or images.is_dir() or images.suffix.lower() == ".csv":
         return path

@@ -28,6 +28,7 @@ from samekind.gallery.records import (
     Hit,
     Record,
     Removal,
+    check_text,
     checked_texts,
     now,
     records_at,
@@ -243,6 +244,8 @@ class Gallery:
         unknown = sorted(set(texts) - set(TEXTS))
         if unknown:
             raise GalleryError(f"A record has {', '.join(TEXTS)}, but no {unknown[0]}.")
+        for column, text in texts.items():
+            check_text(column, text)
         rows = None if code is None else self._checked_codes(code)
         if rows is not None and len(rows) != 1:
             raise GalleryError(f"One record has one code; got {len(rows)}.")
@@ -414,6 +417,10 @@ class Gallery:
         from samekind.gallery.reencoding import abandon
 
         abandon(self)
+
+    def n_erased_rows(self) -> int:
+        """Rows that are overwritten and still take space, until `compact`."""
+        return int(self._reads.one("SELECT coalesce(sum(rows - live), 0) FROM segments")[0])
 
     def problems(self) -> list[str]:
         """What is wrong with files that can be made again, and are not used until then (`check`)."""

@@ -92,11 +92,22 @@ def checked_texts(n: int, given: Mapping[str, Sequence[str | None] | str | None]
 
 def _column(name: str, values: Sequence[str | None] | str | None, n: int) -> list[str | None]:
     if values is None or isinstance(values, str):
+        check_text(name, values)
         return [values] * n
     listed = [None if value is None else str(value) for value in values]
     if len(listed) != n:
         raise GalleryError(f"{name}s must be one for each of the {n} codes; got {len(listed)}.")
+    for text in listed:
+        check_text(name, text)
     return listed
+
+
+def check_text(name: str, text: str | None) -> None:
+    """A file's name may hold bytes that are no text, which a database cannot keep."""
+    try:
+        (text or "").encode()
+    except UnicodeEncodeError as error:
+        raise GalleryError(f"The {name} {text!a} holds bytes that are no text. Give it another one.") from error
 
 
 def records_by_id(database: Database, ids: Sequence[int]) -> dict[int, Record]:

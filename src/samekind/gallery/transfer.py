@@ -38,11 +38,34 @@ def import_(gallery: Gallery, path: Path, progress: Progress) -> NDArray[np.int6
     for total, fingerprint, texts, codes in read(path):
         columns = {name: [row[name] for row in texts] for name in TEXTS}
         for when, rows in _by_time(texts):
-            given = {name: [columns[name][row] for row in rows] for name in TEXTS}
-            ids.append(gallery.add(codes[rows], **given, added=when, model=fingerprint or None))  # type: ignore[arg-type]
+            given: dict[str, Any] = {name: [columns[name][row] for row in rows] for name in TEXTS}
+            ids.append(gallery.add(codes[rows], **given, added=when, model=fingerprint or None))
         done += len(texts)
         progress(done, total)
     return np.concatenate(ids)
+
+
+def copy(source: Gallery, target: Path, progress: Progress) -> int:
+    """All records with their codes and thumbnails into a new gallery, or into one of the same model."""
+    from samekind.gallery.gallery import Gallery
+
+    if target.exists() and any(target.iterdir()):
+        made = Gallery.open(target)
+    elif source.model is None:
+        made = Gallery.create(target, length=source.length)
+    else:
+        made = Gallery.create(target, source.model)
+    total, done = len(source), 0
+    with made:
+        for records, codes in source.iterate(BATCH):
+            texts = [{name: record.to_json()[name] for name in (*TEXTS, "added")} for record in records]
+            for when, rows in _by_time(texts):
+                given: dict[str, Any] = {name: [texts[row][name] for row in rows] for name in TEXTS}
+                thumbnails = [source.thumbnail(records[row].id) for row in rows]
+                made.add(codes[rows], **given, added=when, thumbnails=thumbnails, model=source.fingerprint)
+            done += len(records)
+            progress(done, total)
+    return done
 
 
 def _by_time(texts: Sequence[dict[str, str | None]]) -> Iterator[tuple[str | None, list[int]]]:

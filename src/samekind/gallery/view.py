@@ -106,7 +106,7 @@ def read_states(database: Database, model: int, layout: Layout) -> list[SegmentS
         "FROM segments s WHERE s.model = ? ORDER BY s.segment",
         (model,),
     )
-    return [SegmentState(*row[:-1], row[-1] * layout.block_rows) for row in rows]
+    return [SegmentState(*(*row, n_blocks * layout.block_rows)) for *row, n_blocks in rows]
 
 
 def open_segment(

@@ -43,7 +43,7 @@ def row_bytes(width: int) -> int:
 
 def quantised(vectors: Array, offsets: NDArray[np.float64]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
     """A block's rows (n, row_bytes) and its scales (r,), of vectors (n, r); rows with NaN are never found."""
-    absent: BoolArray = np.isnan(vectors).any(axis=1)
+    absent: BoolArray = np.logical_or.reduce(np.isnan(vectors), axis=1)
     finite = np.where(absent[:, np.newaxis], np.float32(0), vectors).astype(np.float32, copy=False)
     scales = (np.abs(finite).max(axis=0, initial=0) / np.float32(LIMIT)).astype(np.float32)
     rows = np.zeros((len(vectors), row_bytes(vectors.shape[1])), np.int8)
