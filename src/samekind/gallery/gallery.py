@@ -477,7 +477,7 @@ class Gallery:
             state = self._state(self._writable)
             if not self._tidied:
                 self._remove_orphans()
-                self._tidied = True
+                self._tidied = self._journal_waits = True  # a writer that was killed may have left something there
             self._erase_rows(state)
             yield state
             self._writable.run(
@@ -627,7 +627,11 @@ class Gallery:
                 if self._state().changes == view.changes:
                     return finish(view, found)
             time.sleep(0.001 * 2**attempt)
-        with self._writable.writing():  # keeps others from erasing
+        if self._writes is None:
+            raise GalleryError(
+                f"Rows of {self.path} are being erased again and again, so that no search ends: try later."
+            )
+        with self._writes.writing():  # keeps others from erasing
             view = self._view(model)
             with self._reads.reading():
                 prepared = prepare(view)

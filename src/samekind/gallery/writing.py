@@ -175,9 +175,11 @@ def writing_rows(path: Path, row_bytes: int, committed: int | None = None) -> It
         try:
             yield file
             file.sync()
-        except BaseException:
+        except BaseException as error:
             if committed is not None:
                 file.cut(committed)
+            if isinstance(error, OSError) and error.filename is None:
+                error.filename = str(path)  # a full disk names no file
             raise
 
 

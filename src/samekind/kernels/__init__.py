@@ -16,6 +16,6 @@ and `spectral` takes the small matrices that come out back to where a metric may
     evaluation                    distances, reductions
     gallery                       nearest (exact search by 8-bit copies)
 
-`fused`, `blocks`, `halves`, `logarithm` and `nearest` are compiled by numba, as `compiled` says; the NumPy of `exponentials` is
-the oracle of `fused`, and takes small tiles.
+`fused`, `blocks`, `halves`, `logarithm` and `nearest` are compiled by numba, as `compiled` says; the NumPy of
+`exponentials` is the oracle of `fused`, and takes small tiles.
 """
