@@ -6,7 +6,7 @@
     layout        files of rows: headers, appending, mapping
     writing       rows into segments, and erased from them
     view          segments at one moment, as a search maps them
-    verifying     checksums, compared when a file is first read whole
+    checksums, verifying   of runs of rows, compared when a file is first read whole
     search        the k nearest of a view (`samekind.kernels.nearest` has the bound and its proof)
     compaction, checking, transfer, reencoding   what maintenance does
 

@@ -3,7 +3,7 @@
     state      one row: this gallery's id, counters of changes, which model is in use
     models     models whose codes are here: the one in use, and perhaps the next one
     segments   files of codes of a model, and how many rows of each are committed
-    blocks     checksums of each block of rows, and the scales of its quantised copy
+    blocks     checksums of each block's runs of rows, and the scales of its quantised copy
     records    id, label, name, source, when, note; ids are never used again
     places     which row of which segment is the code of a record
     erasing    rows that no record has any more, and that are still to be overwritten
@@ -41,7 +41,7 @@ CREATE TABLE segments (
     int8_file TEXT NOT NULL, rows INTEGER NOT NULL, live INTEGER NOT NULL
 );
 CREATE TABLE blocks (
-    segment INTEGER NOT NULL, block INTEGER NOT NULL, codes_crc INTEGER NOT NULL, int8_crc INTEGER, scales BLOB,
+    segment INTEGER NOT NULL, block INTEGER NOT NULL, codes_crc BLOB NOT NULL, int8_crc BLOB, scales BLOB,
     PRIMARY KEY (segment, block)
 ) WITHOUT ROWID;
 CREATE TABLE records (

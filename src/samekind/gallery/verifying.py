@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
+from samekind.gallery.checksums import matches
 from samekind.gallery.database import Database
 from samekind.gallery.layout import CODES, INT8
 from samekind.gallery.view import Segment, View
@@ -27,11 +27,12 @@ class Checksum:
     segment: Segment
     file: str
     block: int
-    crc: int
+    crc: bytes
 
     def matches(self, block_rows: int) -> bool:
         rows = self.segment.codes if self.file.endswith(CODES) else self.segment.int8
-        return zlib.crc32(rows[self.block * block_rows : (self.block + 1) * block_rows].data) == self.crc
+        part = rows[self.block * block_rows : (self.block + 1) * block_rows]
+        return matches(part.data.cast("B"), rows.strides[0], self.crc)
 
 
 def checksums(database: Database, segment: Segment, kind: str) -> list[Checksum]:

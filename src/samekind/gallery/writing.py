@@ -6,7 +6,6 @@ A block that is full is quantised. Erasing overwrites committed rows in place, i
 
 from __future__ import annotations
 
-import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -16,6 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from samekind.gallery.checksums import RUN_ROWS, extended, renewed
 from samekind.gallery.database import Database
 from samekind.gallery.forms import CodeForm
 from samekind.gallery.layout import CODES, INT8, Layout, RowsWriter, create_rows_file, new_name
@@ -89,14 +89,14 @@ class Writer:
         )
 
     def _note_checksum(self, segment: int, block: int, start: int, content: bytes) -> None:
-        before = 0
-        if start % self.layout.block_rows:
+        before, n_before = b"", start % self.layout.block_rows
+        if n_before:
             query = "SELECT codes_crc FROM blocks WHERE segment = ? AND block = ?"
             before = self.database.one(query, (segment, block))[0]
         self.database.run(
             "INSERT INTO blocks (segment, block, codes_crc) VALUES (?, ?, ?) "
             "ON CONFLICT (segment, block) DO UPDATE SET codes_crc = excluded.codes_crc",
-            (segment, block, zlib.crc32(content, before)),
+            (segment, block, extended(before, n_before, content, self._code_bytes)),
         )
 
     def _read_codes(self, file: RowsWriter, block: int) -> NDArray[np.float32]:
@@ -114,7 +114,7 @@ class Writer:
             file.write(first, content)
         self.database.run(
             "UPDATE blocks SET int8_crc = ?, scales = ? WHERE segment = ? AND block = ?",
-            (zlib.crc32(content), scales.tobytes(), segment, block),
+            (extended(b"", 0, content, self._int8_bytes), scales.tobytes(), segment, block),
         )
 
     def requantise(self, segment: int) -> None:
@@ -135,7 +135,6 @@ class Writer:
         codes_file, int8_file, n_rows = self.database.one(
             "SELECT codes_file, int8_file, rows FROM segments WHERE segment = ?", (segment,)
         )
-        blocks = sorted({row // self.layout.block_rows for row in rows})
         quantised = {
             block
             for (block,) in self.database.all(
@@ -149,20 +148,24 @@ class Writer:
             with writing_rows(self.folder / int8_file, self._int8_bytes) as file:
                 for row in copied:
                     file.write(row, absent)
-                self._renew_checksums(segment, file, [b for b in blocks if b in quantised], n_rows, "int8_crc")
+                self._renew_checksums(segment, file, copied, n_rows, "int8_crc")
         nothing = np.full(self.form.length, np.nan, np.float32).tobytes()
         with writing_rows(self.folder / codes_file, self._code_bytes) as file:
             for row in rows:
                 file.write(row, nothing)
-            self._renew_checksums(segment, file, blocks, n_rows, "codes_crc")
+            self._renew_checksums(segment, file, rows, n_rows, "codes_crc")
 
-    def _renew_checksums(self, segment: int, file: RowsWriter, blocks: Iterable[int], n_rows: int, column: str) -> None:
-        for block in blocks:
-            first = block * self.layout.block_rows
-            content = file.read(first, min(self.layout.block_rows, n_rows - first))
+    def _renew_checksums(self, segment: int, file: RowsWriter, rows: Iterable[int], n_rows: int, column: str) -> None:
+        """Of the runs that these rows are in."""
+        size = self.layout.block_rows
+        for block, run in sorted({(row // size, row % size // RUN_ROWS) for row in rows}):
+            first = block * size + run * RUN_ROWS
+            content = file.read(first, min(RUN_ROWS, (block + 1) * size - first, n_rows - first))
+            where = (segment, block)
+            (before,) = self.database.one(f"SELECT {column} FROM blocks WHERE segment = ? AND block = ?", where)
             self.database.run(
                 f"UPDATE blocks SET {column} = ? WHERE segment = ? AND block = ?",
-                (zlib.crc32(content), segment, block),
+                (renewed(before, run, content), *where),
             )
 
 
