@@ -56,7 +56,8 @@ from samekind.lfw.experiment import Experiment
 from samekind.lfw.faces import Faces
 from samekind.lfw.learning import Learner
 from samekind.lfw.presets import PRESETS, ExperimentSettings
-from samekind.lfw.protocol import Pair, Person, pair_rows, pairs_text, people_text, read_view1, read_view2
+from samekind.lfw.protocol import pair_rows, read_view1, read_view2
+from samekind.lfw.protocol_files import Pair, Person, pairs_text, people_text
 from samekind.lfw.runs import SplitRun
 from samekind.lfw.stages import Stage, stages_of
 from samekind.lfw.workplace import MADE_WITH

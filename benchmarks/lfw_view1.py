@@ -55,7 +55,8 @@ from samekind.lfw.faces import Faces, extracted
 from samekind.lfw.learning import Learner
 from samekind.lfw.measuring import distances_of_pairs
 from samekind.lfw.presets import ExperimentSettings
-from samekind.lfw.protocol import Image, Pair, Person, image_rows, read_view1
+from samekind.lfw.protocol import image_rows, read_view1
+from samekind.lfw.protocol_files import Image, Pair, Person
 from samekind.lfw.workplace import digest
 from samekind.model.metric import Metric
 from samekind.store import DiskStore

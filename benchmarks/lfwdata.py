@@ -24,8 +24,10 @@ from harness import parser
 from numpy.typing import NDArray
 
 from samekind.estimators import SparseBlockMetric, steps
-from samekind.evaluation.verification import VerificationResult, pair_distances, verify
-from samekind.lfw.protocol import Image, Pair, Person, read_pairs, read_people
+from samekind.evaluation.pairs import pair_distances
+from samekind.evaluation.verification import VerificationResult, verify
+from samekind.lfw.protocol import read_pairs, read_people
+from samekind.lfw.protocol_files import Image, Pair, Person
 from samekind.store import DiskStore, GroupsOf
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "lfw-a"

@@ -56,7 +56,8 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from samekind.evaluation import accuracy, best_threshold, mean_average_precision, roc_curve, verify_codes
 from samekind.files import write_whole
-from samekind.lfw.protocol import Image, Pair, Person, Split, pair_rows, pairs_text, people_text, read_view1
+from samekind.lfw.protocol import Split, pair_rows, read_view1
+from samekind.lfw.protocol_files import Image, Pair, Person, pairs_text, people_text
 from samekind.model.metric import Metric
 
 PARTS = ("view1", "small", "calibration", "time_left")

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from samekind import extraction
 from samekind.extraction import extract, frame_for, mirror_means, picture_sizes, with_roots
 from samekind.images.extractor import Extractor
 from samekind.images.listing import list_images
@@ -29,15 +28,14 @@ def pictures(tmp_path):
     return write_pictures(tmp_path / "pictures")
 
 
-@pytest.fixture
-def small_shards(monkeypatch):
+def extract_by_sevens(*arguments, **options):
     """Seven pictures a shard."""
-    monkeypatch.setattr(extraction, "SHARD_BYTES", 7 * 2 * small_extractor().n_features)
+    return extract(*arguments, **options, shard_bytes=7 * 2 * small_extractor().n_features)
 
 
-def test_the_store_holds_every_descriptor_to_float16(pictures, tmp_path, small_shards):
+def test_the_store_holds_every_descriptor_to_float16(pictures, tmp_path):
     extractor = small_extractor()
-    store = extract(files_of(pictures), tmp_path / "store", extractor)
+    store = extract_by_sevens(files_of(pictures), tmp_path / "store", extractor)
     assert len(store) == 24
     assert store.complete
     assert store.shard_rows == 7
@@ -48,40 +46,40 @@ def test_the_store_holds_every_descriptor_to_float16(pictures, tmp_path, small_s
     assert [i.split("/")[0] for i in store.image_ids] == store.labels.tolist()
 
 
-def test_the_number_of_threads_does_not_change_a_byte(pictures, tmp_path, small_shards):
+def test_the_number_of_threads_does_not_change_a_byte(pictures, tmp_path):
     for jobs in (1, 4):
-        extract(files_of(pictures), tmp_path / f"{jobs}", small_extractor(), n_jobs=jobs)
+        extract_by_sevens(files_of(pictures), tmp_path / f"{jobs}", small_extractor(), n_jobs=jobs)
     assert bytes_of(tmp_path / "1") == bytes_of(tmp_path / "4")
 
 
-def test_progress_counts_every_picture(pictures, tmp_path, small_shards):
+def test_progress_counts_every_picture(pictures, tmp_path):
     seen = []
-    extract(files_of(pictures), tmp_path / "store", small_extractor(), progress=lambda *at: seen.append(at))
+    extract_by_sevens(files_of(pictures), tmp_path / "store", small_extractor(), progress=lambda *at: seen.append(at))
     assert seen == [(k, 24) for k in range(1, 25)]
 
 
-def test_a_broken_picture_is_left_out_with_its_reason(pictures, tmp_path, small_shards):
+def test_a_broken_picture_is_left_out_with_its_reason(pictures, tmp_path):
     broken = pictures / "person 02" / "1.png"
     broken.write_bytes(broken.read_bytes()[:100])
-    store = extract(files_of(pictures), tmp_path / "store", small_extractor())
+    store = extract_by_sevens(files_of(pictures), tmp_path / "store", small_extractor())
     assert list(store.skipped) == ["person 02/1.png"]
     assert "cannot be decoded" in store.skipped["person 02/1.png"]
     assert len(store) == 23
     assert "person 02/1.png" not in store.image_ids
 
 
-def test_fail_ends_at_a_broken_picture_and_keeps_what_was_done(pictures, tmp_path, small_shards):
+def test_fail_ends_at_a_broken_picture_and_keeps_what_was_done(pictures, tmp_path):
     broken = pictures / "person 05" / "1.png"
     whole = broken.read_bytes()
     broken.write_bytes(b"")
     with pytest.raises(ImageError, match="is empty"):
-        extract(files_of(pictures), tmp_path / "store", small_extractor(), on_error="fail")
+        extract_by_sevens(files_of(pictures), tmp_path / "store", small_extractor(), on_error="fail")
     assert len(DiskStore.open(tmp_path / "store")) == 21
     broken.write_bytes(whole)
     seen = []
-    extract(files_of(pictures), tmp_path / "store", small_extractor(), progress=lambda *at: seen.append(at))
+    extract_by_sevens(files_of(pictures), tmp_path / "store", small_extractor(), progress=lambda *at: seen.append(at))
     assert seen[-1] == (3, 3)
-    extract(files_of(pictures), tmp_path / "at once", small_extractor())
+    extract_by_sevens(files_of(pictures), tmp_path / "at once", small_extractor())
     assert bytes_of(tmp_path / "store") == bytes_of(tmp_path / "at once")
 
 
@@ -96,13 +94,13 @@ def test_new_pictures_are_added(pictures, tmp_path):
     assert all(after[name] == digest for name, digest in before.items() if name != "manifest.json")
 
 
-def test_an_unfinished_store_wants_the_pictures_it_was_begun_with(pictures, tmp_path, small_shards):
+def test_an_unfinished_store_wants_the_pictures_it_was_begun_with(pictures, tmp_path):
     (pictures / "person 05" / "1.png").write_bytes(b"")
     with pytest.raises(ImageError):
-        extract(files_of(pictures), tmp_path / "store", small_extractor(), on_error="fail")
+        extract_by_sevens(files_of(pictures), tmp_path / "store", small_extractor(), on_error="fail")
     others = write_pictures(tmp_path / "others", 2, first=20)
     with pytest.raises(ValueError, match=r"is unfinished, and 3 of the pictures .* person 05/1.png"):
-        extract(files_of(others), tmp_path / "store", small_extractor())
+        extract_by_sevens(files_of(others), tmp_path / "store", small_extractor())
 
 
 def test_the_same_picture_under_two_names_is_found(pictures, tmp_path):
@@ -122,7 +120,6 @@ import sys, time
 from samekind import extraction
 from samekind.images.listing import list_images
 from tests.picture_folders import small_extractor
-extraction.SHARD_BYTES = 7 * 2 * small_extractor().n_features
 
 def wait_to_be_killed(done, total):
     if done == int(sys.argv[3]):
@@ -130,12 +127,13 @@ def wait_to_be_killed(done, total):
         time.sleep(600)
 
 files = list_images(sys.argv[1], labelled=True)
-extraction.extract(files, sys.argv[2], small_extractor(), progress=wait_to_be_killed)
+shard_bytes = 7 * 2 * small_extractor().n_features
+extraction.extract(files, sys.argv[2], small_extractor(), progress=wait_to_be_killed, shard_bytes=shard_bytes)
 """
 
 
 @pytest.mark.parametrize("after", [1, 9, 20])
-def test_a_killed_run_is_resumed_to_the_same_bytes(pictures, tmp_path, small_shards, after):
+def test_a_killed_run_is_resumed_to_the_same_bytes(pictures, tmp_path, after):
     command = [sys.executable, "-c", KILLED, str(pictures), str(tmp_path / "store"), str(after)]
     run = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert run.stdout.readline() == "there\n"
@@ -143,12 +141,12 @@ def test_a_killed_run_is_resumed_to_the_same_bytes(pictures, tmp_path, small_sha
     run.wait()
     run.stdout.close()
     assert not DiskStore.open(tmp_path / "store").complete
-    extract(files_of(pictures), tmp_path / "store", small_extractor())
-    extract(files_of(pictures), tmp_path / "at once", small_extractor())
+    extract_by_sevens(files_of(pictures), tmp_path / "store", small_extractor())
+    extract_by_sevens(files_of(pictures), tmp_path / "at once", small_extractor())
     assert bytes_of(tmp_path / "store") == bytes_of(tmp_path / "at once")
 
 
-def test_a_full_disk_loses_one_shard_at_most(pictures, tmp_path, small_shards, monkeypatch):
+def test_a_full_disk_loses_one_shard_at_most(pictures, tmp_path, monkeypatch):
     import errno
 
     from samekind.store import writer
@@ -163,12 +161,11 @@ def test_a_full_disk_loses_one_shard_at_most(pictures, tmp_path, small_shards, m
 
     monkeypatch.setattr(writer, "_write_array", write_until_full)
     with pytest.raises(OSError, match="The disk is full"):
-        extract(files_of(pictures), tmp_path / "store", small_extractor())
+        extract_by_sevens(files_of(pictures), tmp_path / "store", small_extractor())
     assert len(DiskStore.open(tmp_path / "store")) == 7
     monkeypatch.undo()
-    monkeypatch.setattr(extraction, "SHARD_BYTES", 7 * 2 * small_extractor().n_features)
-    extract(files_of(pictures), tmp_path / "store", small_extractor())
-    extract(files_of(pictures), tmp_path / "at once", small_extractor())
+    extract_by_sevens(files_of(pictures), tmp_path / "store", small_extractor())
+    extract_by_sevens(files_of(pictures), tmp_path / "at once", small_extractor())
     assert bytes_of(tmp_path / "store") == bytes_of(tmp_path / "at once")
 
 
@@ -183,30 +180,30 @@ def test_an_interrupt_ends_soon(pictures, tmp_path):
     assert extract(files_of(pictures), tmp_path / "store", small_extractor()).complete
 
 
-def test_a_mended_picture_is_taken_in_when_asked(pictures, tmp_path, small_shards):
+def test_a_repaired_picture_is_taken_in_when_asked(pictures, tmp_path):
     broken = pictures / "person 02" / "1.png"
     whole = broken.read_bytes()
     broken.write_bytes(b"")
-    assert len(extract(files_of(pictures), tmp_path / "store", small_extractor())) == 23
-    again = extract(files_of(pictures), tmp_path / "store", small_extractor(), retry=True)
+    assert len(extract_by_sevens(files_of(pictures), tmp_path / "store", small_extractor())) == 23
+    again = extract_by_sevens(files_of(pictures), tmp_path / "store", small_extractor(), retry=True)
     assert (len(again), list(again.skipped)) == (23, ["person 02/1.png"])
     broken.write_bytes(whole)
-    assert len(extract(files_of(pictures), tmp_path / "store", small_extractor())) == 23
-    store = extract(files_of(pictures), tmp_path / "store", small_extractor(), retry=True)
+    assert len(extract_by_sevens(files_of(pictures), tmp_path / "store", small_extractor())) == 23
+    store = extract_by_sevens(files_of(pictures), tmp_path / "store", small_extractor(), retry=True)
     assert (len(store), store.planned, store.skipped) == (24, 24, {})
     assert store.image_ids[-1] == "person 02/1.png"
-    assert len(extract(files_of(pictures), tmp_path / "store", small_extractor(), retry=True)) == 24
+    assert len(extract_by_sevens(files_of(pictures), tmp_path / "store", small_extractor(), retry=True)) == 24
 
 
-def test_an_interrupted_retry_does_not_try_twice(pictures, tmp_path, small_shards):
+def test_an_interrupted_retry_does_not_try_twice(pictures, tmp_path):
     broken = pictures / "person 02" / "1.png"
     whole = broken.read_bytes()
     broken.write_bytes(b"")
-    extract(files_of(pictures), tmp_path / "store", small_extractor())
+    extract_by_sevens(files_of(pictures), tmp_path / "store", small_extractor())
     with pytest.raises(ImageError):
-        extract(files_of(pictures), tmp_path / "store", small_extractor(), retry=True, on_error="fail")
+        extract_by_sevens(files_of(pictures), tmp_path / "store", small_extractor(), retry=True, on_error="fail")
     broken.write_bytes(whole)
-    store = extract(files_of(pictures), tmp_path / "store", small_extractor(), retry=True)
+    store = extract_by_sevens(files_of(pictures), tmp_path / "store", small_extractor(), retry=True)
     assert (len(store), len(set(store.image_ids))) == (24, 24)
 
 

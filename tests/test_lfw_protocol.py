@@ -8,7 +8,8 @@ from PIL import Image as Picture
 
 from samekind import list_images
 from samekind.evaluation import pair_distances, verify_folds
-from samekind.lfw.protocol import image_rows, pair_rows, pairs_text, people_text, read_view1, read_view2
+from samekind.lfw.protocol import image_rows, pair_rows, read_view1, read_view2
+from samekind.lfw.protocol_files import pairs_text, people_text
 
 LFW = Path(__file__).parents[2] / "shared" / "data" / "lfw-a"
 PROTOCOL, IMAGES = LFW / "protocol", LFW / "images"

@@ -5,13 +5,13 @@ makes feature groups of pictures, in a `DiskStore` that the estimators learn fro
 Everything is loaded when it is first asked for.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from samekind._version import __version__
+from samekind.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from samekind.estimators import EnsembleMetric, JointMetric, SparseBlockMetric
+    from samekind.estimators import EnsembleMetric, JointMetric, SparseBlockMetric, TwoCovariance
     from samekind.extraction import extract
     from samekind.images.extractor import Extractor
     from samekind.images.listing import list_images
@@ -29,31 +29,21 @@ __all__ = [
     "ModelFileError",
     "SparseBlockMetric",
     "StoreError",
+    "TwoCovariance",
     "__version__",
     "extract",
     "list_images",
 ]
 
-_ROOMS = {
-    "DiskStore": "store",
-    "EnsembleMetric": "estimators",
-    "Extractor": "images.extractor",
-    "ImageError": "images.load",
-    "StoreError": "store",
-    "extract": "extraction",
-    "list_images": "images.listing",
-    "JointMetric": "estimators",
-    "SparseBlockMetric": "estimators",
-    "Metric": "model.metric",
-    "ModelFileError": "model.metric",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _ROOMS:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_ROOMS[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "estimators": ["EnsembleMetric", "JointMetric", "SparseBlockMetric", "TwoCovariance"],
+        "extraction": ["extract"],
+        "images.extractor": ["Extractor"],
+        "images.listing": ["list_images"],
+        "images.load": ["ImageError"],
+        "model.metric": ["Metric", "ModelFileError"],
+        "store": ["DiskStore", "StoreError"],
+    },
+)

@@ -19,7 +19,7 @@ from samekind.store import DiskStore, Family, FeatureStore, RootsOf, Shard, Stor
 from samekind.store.views import MirrorMeansOf
 from samekind.threads import ThreadPool
 
-SHARD_BYTES = 512_000_000  # of descriptors that are held before they are written
+SHARD_BYTES = 512_000_000
 HALF = np.float16
 
 OnError = Literal["skip", "fail"]
@@ -37,6 +37,7 @@ def extract(
     retry: bool = False,
     n_jobs: int | None = None,
     progress: Progress = lambda done, total: None,
+    shard_bytes: int = SHARD_BYTES,
 ) -> DiskStore:
     """Compute the descriptors of labelled pictures into a store; go on where an earlier run stopped, add what is new.
 
@@ -57,15 +58,17 @@ def extract(
         Threads; None means all cores. The store's bytes do not depend on it.
     progress : function of (done, total)
         Called after each picture, with the numbers of this run.
+    shard_bytes : int
+        Descriptors that are held in memory before they are written; an interrupted run loses no more.
     """
     align = extractor.aligner(landmarks, several)
     by_name = {file.name: file for file in files}
     with StoreWriter.open(
         store,
-        families=[Family(part.family.name, part.family.size, part.group_names) for part in extractor.parts],
+        families=[Family(part.name, part.family.size, part.group_names) for part in extractor.parts],
         front_end=extractor.to_json(),
         images=[(file.name, _label(file)) for file in files],
-        shard_rows=shard_rows_for(extractor.n_features * HALF().itemsize, SHARD_BYTES),
+        shard_rows=shard_rows_for(extractor.n_features * HALF().itemsize, shard_bytes),
         retry=retry,
     ) as writer:
         shards = writer.pending()
@@ -99,7 +102,7 @@ def mirror_means(store: FeatureStore) -> MirrorMeansOf:
     They come from the descriptors in the store; no picture is read.
     """
     extractor = _reading(store)
-    mirrored = {part.family.name: part.family.mirrored for part in extractor.parts}
+    mirrored = {part.name: part.family.mirrored for part in extractor.parts}
     return MirrorMeansOf(store, extractor.mirror_groups(), mirrored)
 
 
@@ -122,7 +125,7 @@ def with_roots(store: FeatureStore) -> RootsOf:
         replace(part, family=replace(part.family, root=True)) if isinstance(part.family, SoftLBP) else part
         for part in extractor.parts
     )
-    names = [part.family.name for part in plain if part.family.name in (store.families or {})]
+    names = [part.name for part in plain if part.name in (store.families or {})]
     return RootsOf(store, replace(extractor, parts=parts).to_json(), families=names)
 
 
@@ -164,7 +167,7 @@ class _ShardWork:
 
     def __post_init__(self) -> None:
         self.arrays = {
-            part.family.name: np.zeros((len(part.regions), len(self.files), part.family.size), HALF)
+            part.name: np.zeros((len(part.regions), len(self.files), part.family.size), HALF)
             for part in self.extractor.parts
         }
 
@@ -181,8 +184,8 @@ class _ShardWork:
         self.digests[at] = hashlib.sha256(aligned.picture.tobytes()).hexdigest()[:32]
         if aligned.notes:
             self.notes[at] = aligned.notes
-        for family, descriptors in self.extractor.describe(aligned.picture).items():
-            self.arrays[family][:, at] = descriptors
+        for name, descriptors in self.extractor.describe(aligned.picture).items():
+            self.arrays[name][:, at] = descriptors
 
     def write(self, writer: StoreWriter, shard: Shard) -> None:
         kept = [at for at in range(len(self.files)) if at not in self.skipped]

@@ -52,7 +52,7 @@ def test_demo_report_is_one_self_contained_page(demo):
     assert not re.search(r"<(script|link|img)\b", page)
 
 
-def test_unwritable_target_is_told_in_one_line(tmp_path):
+def test_unwritable_target_is_reported_in_one_line(tmp_path):
     (tmp_path / "samekind-demo").write_text("a file, not a folder")
     result = samekind("demo", cwd=tmp_path)
     assert result.returncode == 2
@@ -71,9 +71,9 @@ def test_demo_leaves_a_store_and_pictures_for_the_other_commands(demo):
     command = re.search(r"Try: +samekind (.*)", result.stdout)[1].split()
     verified = samekind(*command, "--json", cwd=folder)
     assert verified.returncode in (0, 1), verified.stderr
-    told = samekind("info", "samekind-demo/store-uneven", cwd=folder)
-    assert told.returncode == 0, told.stderr
-    assert "1,100" in told.stdout or "1100" in told.stdout
+    printed = samekind("info", "samekind-demo/store-uneven", cwd=folder)
+    assert printed.returncode == 0, printed.stderr
+    assert "1,100" in printed.stdout or "1100" in printed.stdout
 
 
 def test_demo_runs_again_on_what_it_left(demo):

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import get_args
 
@@ -55,7 +56,7 @@ def pictures(tmp_path):
 @pytest.fixture
 def small_shards(monkeypatch):
     """Five pictures a shard."""
-    monkeypatch.setattr(extraction, "SHARD_BYTES", 5 * BYTES_PER_ROW)
+    monkeypatch.setattr(extraction, "extract", partial(extraction.extract, shard_bytes=5 * BYTES_PER_ROW))
 
 
 def test_the_choices_are_those_of_the_library():
@@ -319,10 +320,10 @@ class TestGoingOn:
     def test_an_interrupted_run_is_finished_by_the_same_command(self, tmp_path, how):
         pictures = write_pictures(tmp_path / "pictures", n_labels=20, per_label=3)
         program = (
-            "import signal, time; from samekind import extraction; from samekind.cli import main\n"
+            "import functools, signal, time; from samekind import extraction; from samekind.cli import main\n"
             # Whoever runs this in the background may have had the signal ignored.
             "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-            f"extraction.SHARD_BYTES = {5 * BYTES_PER_ROW}\n"
+            f"extraction.extract = functools.partial(extraction.extract, shard_bytes={5 * BYTES_PER_ROW})\n"
             "load = extraction.load_image\n"
             "extraction.load_image = lambda path: time.sleep(0.1) or load(path)\n"
             "main()"

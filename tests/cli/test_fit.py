@@ -4,6 +4,7 @@ import json
 import os
 import re
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -88,12 +89,12 @@ def test_the_model_is_that_of_the_estimator(fitted, store):
 def test_json_is_all_that_is_on_stdout(store, tmp_path):
     result = run("fit", store, tmp_path / "m", *FEW, "--json")
     assert result.exit_code == 0, result.stderr
-    told, metric = json.loads(result.stdout), Metric.load(tmp_path / "m")
-    assert (told["kind"], told["preset"], told["mirror"]) == ("model", "pictures", "none")
-    assert told["groups"] == {"cov": 3, "slbp": 3}
-    assert told["n_components"] == metric.n_components == 6
-    assert told["threshold"] == metric.threshold
-    assert (told["calibration"], told["tried"], told["hold_out"]) == (None, [], None)
+    printed, metric = json.loads(result.stdout), Metric.load(tmp_path / "m")
+    assert (printed["kind"], printed["preset"], printed["mirror"]) == ("model", "pictures", "none")
+    assert printed["groups"] == {"cov": 3, "slbp": 3}
+    assert printed["n_components"] == metric.n_components == 6
+    assert printed["threshold"] == metric.threshold
+    assert (printed["calibration"], printed["tried"], printed["hold_out"]) == (None, [], None)
 
 
 class TestSettings:
@@ -146,8 +147,8 @@ class TestSettings:
     def test_the_papers_preset_with_labels_left_out(self, store, tmp_path):
         result = run("fit", store, tmp_path / "m", *SHORT, "--preset", "paper", "--json")
         assert result.exit_code == 0, result.stderr
-        told, metric = json.loads(result.stdout), Metric.load(tmp_path / "m")
-        assert len({trial["candidate"] for trial in told["tried"]}) == 1
+        printed, metric = json.loads(result.stdout), Metric.load(tmp_path / "m")
+        assert len({trial["candidate"] for trial in printed["tried"]}) == 1
         assert (metric.basis.normalise, metric.basis.weigh, metric.normalise) == ("none", 0.0, "none")
         assert metric.calibration.source == "cross-fitting over classes"
 
@@ -198,17 +199,17 @@ class TestHoldOut:
     def test_calibrated_and_judged_on_labels_never_seen(self, held, store):
         model, _, result = held
         assert result.exit_code == 0, result.stderr
-        told, metric, data = json.loads(result.stdout), Metric.load(model), DiskStore.open(store)
-        assert (told["images"], told["labels"]) == (35, 7)
-        assert (told["hold_out"]["n_samples"], told["hold_out"]["n_classes"]) == (15, 3)
+        printed, metric, data = json.loads(result.stdout), Metric.load(model), DiskStore.open(store)
+        assert (printed["images"], printed["labels"]) == (35, 7)
+        assert (printed["hold_out"]["n_samples"], printed["hold_out"]["n_classes"]) == (15, 3)
         unseen = np.isin(data.labels, np.random.default_rng(0).permutation(np.unique(data.labels))[:3])
         rows = np.flatnonzero(unseen)
         codes, labels = codes_in_use(metric, with_roots(data), rows), data.labels[rows]
         calibration = calibrate(codes, labels, distance=metric.distance_function, source="held-out classes")
         assert metric == learned(store, rows=~unseen).with_calibration(calibration)
-        assert told["threshold"] == metric.threshold == calibration.threshold
+        assert printed["threshold"] == metric.threshold == calibration.threshold
         again = evaluate_codes(codes, labels, calibration=calibration, threshold=metric.threshold)
-        assert told["hold_out"] == again.to_json() | {"threshold_chosen_on_these_pairs": True}
+        assert printed["hold_out"] == again.to_json() | {"threshold_chosen_on_these_pairs": True}
 
     def test_says_that_the_threshold_was_chosen_there(self, held):
         _, result, _ = held
@@ -294,7 +295,7 @@ class TestRefusals:
     @pytest.mark.parametrize("more", [(), ("--hold-out", "0.2")])
     def test_an_unfinished_store(self, tmp_path, monkeypatch, more):
         pictures = write_pictures(tmp_path / "pictures", n_labels=3)
-        monkeypatch.setattr(extraction, "SHARD_BYTES", 1)
+        monkeypatch.setattr(extraction, "extract", partial(extraction.extract, shard_bytes=1))
         (pictures / "person 02/3.png").write_text("no picture")
         options = ["--size", "40x56", "--regions", 5, "--on-error", "fail"]
         assert run("extract", pictures, tmp_path / "store", *options).exit_code == 2
@@ -390,7 +391,7 @@ class TestProgress:
         step1 = [f"{what} ({family})" for family in ("cov", "slbp") for what in (whitening, choosing)]
         assert [line for line in lines if ": choosing settings" not in line] == [
             *(f"Fold {k} of 3: {what}" for k in (1, 2, 3) for what in step1),
-            "Choosing settings on labels left out: 1 of 45",
+            "Choosing settings on labels left out: 1 of 57",
             *(f"Final fit: {what}" for what in step1),
             "Final fit: learning the joint metric",
             "Final fit: calibrating distances",

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from samekind.cli.main import app
 from samekind.estimators.presets import PRESETS
-from samekind.lfw.protocol import Person, pairs_text, people_text
+from samekind.lfw.protocol_files import Person, pairs_text, people_text
 from tests.lfw import small
 
 pytestmark = pytest.mark.slow
@@ -55,20 +55,20 @@ def test_json_is_all_that_is_on_stdout_and_in_the_folder(called, home):
     _, result = called
     assert result.exit_code == 0, result.output
     assert not result.stderr
-    told = json.loads(result.stdout)
-    assert told["splits"] == ["Fold 1", "Fold 2"]
-    assert "cov, step 1" not in told["seconds"], "nothing is learned twice"
-    assert told == json.loads((home / "work" / "results-view2.json").read_text())
+    printed = json.loads(result.stdout)
+    assert printed["splits"] == ["Fold 1", "Fold 2"]
+    assert "cov, step 1" not in printed["seconds"], "nothing is learned twice"
+    assert printed == json.loads((home / "work" / "results-view2.json").read_text())
 
 
 def test_models_are_left_that_the_other_commands_use(called, home):
     model = home / "work" / "fold-01" / "step2-cov+slbp.safetensors"
-    told = CliRunner().invoke(app, ["info", str(model), "--json"])
-    assert told.exit_code == 0, told.output
-    assert json.loads(told.stdout)["kind"] == "model"
+    printed = CliRunner().invoke(app, ["info", str(model), "--json"])
+    assert printed.exit_code == 0, printed.output
+    assert json.loads(printed.stdout)["kind"] == "model"
 
 
-def test_what_cannot_be_done_is_told(called, home):
+def test_what_cannot_be_done_is_reported(called, home):
     given = home / "images", home / "protocol", "--work", home / "work"
     assert "--folds belongs to --view 2" in refused(*given, "--folds", "1")
     assert "separated by commas" in refused(*given, "--view", 2, "--folds", "1;2")
@@ -85,13 +85,22 @@ def test_what_cannot_be_done_is_told(called, home):
 
 def test_options_and_settings_change_what_a_preset_says(home, called, tmp_path):
     given = home / "images", home / "protocol", "--store", home / "work" / "store", "--families", "cov", *small.OPTIONS
-    more = ["--set", "selection__max_per_class=2", "--set", "mirror=distances", "--seed", 3]
+    more = [
+        "--set",
+        "selection__max_per_class=2",
+        "--set",
+        "mirror=distances",
+        "--set",
+        "compare_by=distance",
+        "--seed",
+        3,
+    ]
     result = run(*given, "--work", tmp_path, *more, "--json", "--quiet")
     assert result.exit_code == 0, result.output
-    told = json.loads(result.stdout)["settings"]
-    assert (told["regions"], told["seed"]) == (24, 3)
+    printed = json.loads(result.stdout)["settings"]
+    assert (printed["regions"], printed["seed"]) == (24, 3)
     expected = {"selection__max_per_class": 2, "mirror": "distances", "max_groups": 3, "n_components": 5}
-    assert expected.items() <= told["learner"].items()
+    assert expected.items() <= printed["learner"].items()
     assert "flip-free, as in the paper" in (tmp_path / "report-view1.html").read_text()
 
 
@@ -101,9 +110,9 @@ def test_presets_of_the_learner(home, called, tmp_path, preset):
     few = ["--regions", 24, "--max-groups", 3, "--components", 5, "--preset", preset]
     result = run(*given, "--work", tmp_path, *few, "--json", "--quiet")
     assert result.exit_code == 0, result.output
-    told = json.loads(result.stdout)
-    assert told["settings"]["learner"] == PRESETS[preset] | {"max_groups": 3, "n_components": 5}
-    assert told["stages"][-1]["results"][0]["auc"] > 0.6
+    printed = json.loads(result.stdout)
+    assert printed["settings"]["learner"] == PRESETS[preset] | {"max_groups": 3, "n_components": 5}
+    assert printed["stages"][-1]["results"][0]["auc"] > 0.6
     info = CliRunner().invoke(app, ["info", str(tmp_path / "view1" / "step2-cov.safetensors"), "--json"])
     assert json.loads(info.stdout)["mirror"] == {"faces": "mean", "pictures": "none", "paper": "distances"}[preset]
 

@@ -113,10 +113,10 @@ class TestEncode:
     def test_mirror_images_count_as_the_model_says(self, model, pictures, tmp_path, mirror, more):
         metric = Metric.load(model).with_mirror(mirror)
         metric.save(tmp_path / "m")
-        told = as_json("encode", tmp_path / "m", pictures, "--out", tmp_path / "codes.npy")
+        printed = as_json("encode", tmp_path / "m", pictures, "--out", tmp_path / "codes.npy")
         codes = np.load(tmp_path / "codes.npy")
-        assert codes.shape == (6, metric.n_components + more) == (told["images"], told["length"])
-        assert told["mirror"] == mirror
+        assert codes.shape == (6, metric.n_components + more) == (printed["images"], printed["length"])
+        assert printed["mirror"] == mirror
         paths = [file.path for file in list_images(pictures, labelled=True)]
         np.testing.assert_allclose(codes, metric.encode(paths), rtol=1e-6)
 
@@ -144,13 +144,13 @@ class TestEncode:
             shutil.copy(pictures / "person 00/0.png", pictures / f"person 01/{number:03d}.png")
             if number % 40 == 3:
                 (pictures / f"person 01/{number:03d}.png").write_text("no picture")
-        told = as_json("encode", model, pictures, "--out", tmp_path / "codes.npy", "--jobs", 2)
-        assert len(told["skipped"]) == 4
+        printed = as_json("encode", model, pictures, "--out", tmp_path / "codes.npy", "--jobs", 2)
+        assert len(printed["skipped"]) == 4
         with open(tmp_path / "codes.csv", newline="") as file:
             names = [row["file"] for row in csv.DictReader(file)]
         codes = np.load(tmp_path / "codes.npy")
-        assert len(names) == len(codes) == told["images"]
-        assert not set(names) & set(told["skipped"])
+        assert len(names) == len(codes) == printed["images"]
+        assert not set(names) & set(printed["skipped"])
         expected = Metric.load(model).encode([pictures / name for name in names])
         np.testing.assert_allclose(codes, expected, rtol=1e-5, atol=1e-6)
 
@@ -210,10 +210,10 @@ class TestVerify:
         assert result.exit_code == 0, result.output
         assert "same" in result.stdout.splitlines()[0]
         codes = Metric.load(model).encode([a, b]).astype(float)
-        told = as_json("verify", model, a, b)
-        assert told["distance"] == pytest.approx(((codes[0] - codes[1]) ** 2).sum(), rel=1e-5)
-        assert told["threshold"] == Metric.load(model).threshold
-        assert told["same"] is True
+        printed = as_json("verify", model, a, b)
+        assert printed["distance"] == pytest.approx(((codes[0] - codes[1]) ** 2).sum(), rel=1e-5)
+        assert printed["threshold"] == Metric.load(model).threshold
+        assert printed["same"] is True
 
     def test_status_1_for_different(self, model, home):
         a, b = home / "pictures/person 00/0.png", home / "pictures/person 05/1.png"
@@ -232,12 +232,12 @@ class TestVerify:
     def test_says_the_probability_and_what_the_threshold_means(self, model, alike):
         a, b = alike
         calibration = Metric.load(model).calibration
-        told = as_json("verify", model, a, b)
-        assert told["probability"] == pytest.approx(float(calibration.probability([told["distance"]])[0]))
-        assert told["false_match_rate"] == pytest.approx(float(calibration.false_match_rate(told["threshold"])))
+        printed = as_json("verify", model, a, b)
+        assert printed["probability"] == pytest.approx(float(calibration.probability([printed["distance"]])[0]))
+        assert printed["false_match_rate"] == pytest.approx(float(calibration.false_match_rate(printed["threshold"])))
         said = run("verify", model, a, b).stdout
-        assert f"{told['probability']:.1%} that they are the same, if 50% of such pairs are" in said
-        assert f"about {told['false_match_rate']:.2g} of different pairs are at most so far apart" in said
+        assert f"{printed['probability']:.1%} that they are the same, if 50% of such pairs are" in said
+        assert f"about {printed['false_match_rate']:.2g} of different pairs are at most so far apart" in said
         assert calibration.describe()[0] in said
         assert "Only 10 labels were left out" in said
 
@@ -251,9 +251,9 @@ class TestVerify:
 
     def test_a_false_match_rate_may_be_asked_for(self, model, home):
         a, b = home / "pictures/person 00/0.png", home / "pictures/person 05/1.png"
-        told = as_json("verify", model, a, b, "--far", 0.1, status=1)
-        assert told["threshold"] == Metric.load(model).calibration.threshold_at(0.1)
-        assert told["false_match_rate"] == pytest.approx(0.1, abs=0.005)  # some distances are equal
+        printed = as_json("verify", model, a, b, "--far", 0.1, status=1)
+        assert printed["threshold"] == Metric.load(model).calibration.threshold_at(0.1)
+        assert printed["false_match_rate"] == pytest.approx(0.1, abs=0.005)  # some distances are equal
         assert "give one of them" in refused("verify", model, a, b, "--far", 0.1, "--threshold", 1)
 
     def test_a_rate_that_the_calibration_cannot_support_is_refused(self, model, home):
@@ -269,8 +269,8 @@ class TestVerify:
         result = run("verify", tmp_path / "m", a, a)
         assert result.exit_code == 0, result.output
         assert "Probability" not in result.stdout
-        told = as_json("verify", tmp_path / "m", a, a)
-        assert (told["probability"], told["false_match_rate"], told["threshold"]) == (None, None, 1.0)
+        printed = as_json("verify", tmp_path / "m", a, a)
+        assert (printed["probability"], printed["false_match_rate"], printed["threshold"]) == (None, None, 1.0)
         assert "is not calibrated" in refused("verify", tmp_path / "m", a, a, "--far", 0.1)
 
     @pytest.mark.parametrize("mirror", ["mean", "distances"])
@@ -298,8 +298,8 @@ class TestVerify:
         plain = [plain.encode([grey, grey[:, ::-1]])[:versions].astype(float) for grey in pixels]
         codes = [c / np.linalg.norm(c, axis=1, keepdims=True) for c in plain]
         expected = np.mean([((u - v) ** 2).sum() for u in codes[0] for v in codes[1]])
-        told = as_json("verify", tmp_path / "m", a, b, status=1)
-        assert told["distance"] == pytest.approx(expected, rel=1e-3)
+        printed = as_json("verify", tmp_path / "m", a, b, status=1)
+        assert printed["distance"] == pytest.approx(expected, rel=1e-3)
 
     def test_status_2_when_it_cannot_tell(self, model, blind, home, tmp_path):
         a = home / "pictures/person 00/0.png"
@@ -356,8 +356,8 @@ class TestEarlierModels:
             assert run("encode", model, pictures, "--out", tmp_path / name).exit_code == 0
         np.testing.assert_allclose(np.load(tmp_path / "old.npy"), np.load(tmp_path / "new.npy"), rtol=1e-3, atol=1e-4)
         assert as_json("evaluate", earlier[1], pictures)["images"] == 6
-        told = as_json("info", earlier[1])
-        assert (told["mirror"], told["calibration"], told["normalise"]) == ("none", None, "none")
+        printed = as_json("info", earlier[1])
+        assert (printed["mirror"], printed["calibration"], printed["normalise"]) == ("none", None, "none")
         assert "Calibration" not in run("info", earlier[1]).stdout
 
 
@@ -368,7 +368,7 @@ class TestEvaluate:
         return write_pictures(tmp_path / "others", n_labels=5, per_label=4, first=20)
 
     def test_figures_are_those_of_the_models_codes(self, model, others):
-        told, metric = as_json("evaluate", model, others), Metric.load(model)
+        printed, metric = as_json("evaluate", model, others), Metric.load(model)
         files = list_images(others, labelled=True)
         judged = evaluate_codes(
             metric.encode([file.path for file in files]),
@@ -377,14 +377,14 @@ class TestEvaluate:
             threshold=metric.threshold,
         )
         expected = judged.to_json()
-        assert {name: told[name] for name in ("n_same", "n_other", "threshold")} == {
+        assert {name: printed[name] for name in ("n_same", "n_other", "threshold")} == {
             name: expected[name] for name in ("n_same", "n_other", "threshold")
         }
         for name, measure in expected["measures"].items():
-            assert told["measures"][name]["value"] == pytest.approx(measure["value"], rel=1e-5)
-        assert (told["images"], told["labels"], told["report"], told["skipped"]) == (20, 5, None, {})
-        assert told["tenths"]
-        assert told["false_match_rates"]
+            assert printed["measures"][name]["value"] == pytest.approx(measure["value"], rel=1e-5)
+        assert (printed["images"], printed["labels"], printed["report"], printed["skipped"]) == (20, 5, None, {})
+        assert printed["tenths"]
+        assert printed["false_match_rates"]
 
     def test_a_table_for_people(self, model, others):
         result = run("evaluate", model, others)
@@ -405,9 +405,9 @@ class TestEvaluate:
 
     def test_mirror_images_count_as_the_model_says(self, model, others, tmp_path):
         replace(Metric.load(model), calibration=None, mirror="distances", threshold=1).save(tmp_path / "m")
-        told = as_json("evaluate", tmp_path / "m", others)
-        assert told["measures"]["auc"]["value"] != as_json("evaluate", model, others)["measures"]["auc"]["value"]
-        assert told["tenths"] == told["false_match_rates"] == []
+        printed = as_json("evaluate", tmp_path / "m", others)
+        assert printed["measures"]["auc"]["value"] != as_json("evaluate", model, others)["measures"]["auc"]["value"]
+        assert printed["tenths"] == printed["false_match_rates"] == []
 
     def test_a_model_without_threshold_has_no_accuracy_of_its_own(self, model, others, tmp_path):
         replace(Metric.load(model), calibration=None, threshold=None).save(tmp_path / "m")
@@ -417,9 +417,9 @@ class TestEvaluate:
 
     def test_what_cannot_be_used_is_left_out_and_said(self, model, others):
         (others / "person 20/x.png").write_text("no picture")
-        told = as_json("evaluate", model, others)
-        assert told["images"] == 20
-        assert list(told["skipped"]) == ["person 20/x.png"]
+        printed = as_json("evaluate", model, others)
+        assert printed["images"] == 20
+        assert list(printed["skipped"]) == ["person 20/x.png"]
         assert "person 20/x.png: is not a JPEG" in run("evaluate", model, others).stdout
         assert "person 20/x.png" in refused("evaluate", model, others, "--on-error", "fail")
 
@@ -467,8 +467,8 @@ class TestLandmarks:
         assert run("encode", place / "model", b, "--out", tmp_path / "one.npy", *points).exit_code == 0
         codes, one = np.load(tmp_path / "all.npy"), np.load(tmp_path / "one.npy")
         np.testing.assert_allclose(one[0], codes[1], rtol=1e-5, atol=1e-6)
-        told = as_json("verify", place / "model", a, b, *points, "--threshold", 1e9)
-        assert told["distance"] == pytest.approx(((codes[0] - codes[1]).astype(float) ** 2).sum(), rel=1e-4)
+        printed = as_json("verify", place / "model", a, b, *points, "--threshold", 1e9)
+        assert printed["distance"] == pytest.approx(((codes[0] - codes[1]).astype(float) ** 2).sum(), rel=1e-4)
 
     def test_without_them_it_is_an_error(self, place, tmp_path):
         a = place / "pictures/person 00/0.png"
@@ -496,8 +496,8 @@ class TestInfo:
         for text in ("40 of 10 labels, 4 each", "20 regions x 45", "fuzziness 0.02", "40 x 56", "none", "samekind 0."):
             assert text in result.stdout
         assert "Checksums" not in result.stdout
-        told = as_json("info", home / "store")
-        assert (told["kind"], told["images"], told["complete"]) == ("store", 40, True)
+        printed = as_json("info", home / "store")
+        assert (printed["kind"], printed["images"], printed["complete"]) == ("store", 40, True)
 
     def test_check_reads_every_byte(self, home, tmp_path):
         store = shutil.copytree(home / "store", tmp_path / "store")
@@ -520,10 +520,10 @@ class TestInfo:
         ):
             assert text in result.stdout
         assert metric.groups[0] in result.stdout
-        told = as_json("info", model)
-        assert told["groups"] == list(metric.groups)
-        assert told["n_components"] == metric.n_components
-        assert told["attributes"] == dict(metric.attributes)
+        printed = as_json("info", model)
+        assert printed["groups"] == list(metric.groups)
+        assert printed["n_components"] == metric.n_components
+        assert printed["attributes"] == dict(metric.attributes)
 
     @pytest.mark.parametrize("normalise", ["none", "root", "unit"])
     def test_normalisation_of_a_model(self, model, tmp_path, normalise):

@@ -74,7 +74,7 @@ def test_a_plan_of_all_pairs_is_no_sample():
     assert not plan.batches
 
 
-def test_tiles_of_samples_are_told_from_tiles_of_all_pairs():
+def test_tiles_of_samples_are_distinguished_from_tiles_of_all_pairs():
     rows = np.arange(3)
     tiles = [
         Tile(slice(0, 3), slice(3, 5)),

@@ -17,27 +17,27 @@ from sklearn.exceptions import ConvergenceWarning
 
 import samekind
 from samekind import EnsembleMetric, JointMetric, SparseBlockMetric
-from samekind.solvers.joint import monitor
+from samekind.solvers.joint import JointOptions
 from samekind.solvers.selection import SelectionOptions
 from tests import cases
 from tests.stores import disk_store
 
 FAMILIES = [("left", 1)] * 16 + ["right"] * 16
 SMALL_SAMPLES = {
-    "samekind.solvers.joint.schedule.FIRST_ANCHORS": 40,
+    "samekind.estimators.steps.JointOptions": {"first_anchors": 40},
     "samekind.solvers.selection.block_solvers.SampleOptions": {"first": 60},
 }
 
 
 @dataclass(frozen=True)
 class Fit:
-    """An estimator, where its process is killed, and constants that make small data sampled."""
+    """An estimator, where its process is killed, and options of solvers by which small data are sampled."""
 
     kind: str
     parameters: dict
     step: str
     iteration: int
-    constants: dict = field(default_factory=dict)
+    options: dict = field(default_factory=dict)
 
     def estimator(self, **more):
         families = {"families": FAMILIES} if self.parameters.get("families") else {}
@@ -101,11 +101,9 @@ X, y = load_digits(return_X_y=True)
 families = [("left", 1)] * 16 + ["right"] * 16
 
 def fitted(fit):
-    for path, value in fit["constants"].items():
+    for path, options in fit["options"].items():
         module, name = path.rsplit(".", 1)
-        if isinstance(value, dict):  # options by their names
-            value = partial(getattr(import_module(module), name), **value)
-        setattr(import_module(module), name, value)
+        setattr(import_module(module), name, partial(getattr(import_module(module), name), **options))
     parameters = fit["parameters"]
     if "families" in parameters:
         parameters["families"] = families
@@ -144,7 +142,7 @@ def killed(tmp_path_factory):
     if not hasattr(os, "fork"):
         pytest.skip("processes are forked and killed as on POSIX")
     folder = tmp_path_factory.mktemp("killed")
-    told = json.dumps([fit.as_json(name, folder / name.replace(" ", "-")) for name, fit in FITS.items()])
+    described = json.dumps([fit.as_json(name, folder / name.replace(" ", "-")) for name, fit in FITS.items()])
     nursery = subprocess.Popen(
         [sys.executable, "-c", NURSERY],
         stdin=subprocess.PIPE,
@@ -154,7 +152,7 @@ def killed(tmp_path_factory):
         start_new_session=True,
     )
     try:
-        nursery.stdin.write(told)
+        nursery.stdin.write(described)
         nursery.stdin.close()
         for _ in FITS:
             pid, name = nursery.stdout.readline().split(maxsplit=1)
@@ -174,11 +172,9 @@ def killed(tmp_path_factory):
 @pytest.fixture
 def fit(request, monkeypatch):
     made = FITS[request.param]
-    for path, value in made.constants.items():
+    for path, options in made.options.items():
         module, name = path.rsplit(".", 1)
-        if isinstance(value, dict):  # options by their names
-            value = partial(getattr(import_module(module), name), **value)
-        monkeypatch.setattr(import_module(module), name, value)
+        monkeypatch.setattr(import_module(module), name, partial(getattr(import_module(module), name), **options))
     return made
 
 
@@ -186,7 +182,7 @@ each_fit = pytest.mark.parametrize(("fit", "name"), [(name, name) for name in FI
 
 
 def heard(estimator, X, y):
-    """The fitted estimator, and (step, iteration) of the events that it told of."""
+    """The fitted estimator, and (step, iteration) of the events that it reported."""
     events = []
     estimator.set_params(callback=lambda event: events.append((event.step, event.iteration))).fit(X, y)
     return estimator, events
@@ -221,13 +217,13 @@ def test_a_killed_fit_ends_as_if_nothing_had_happened(fit, name, killed, digits)
     done = len(all_events) - len(events)
     at_kill = [at for at, (step, _) in enumerate(all_events) if step == fit.step][fit.iteration - 1]
     again = at_kill - done
-    assert again == 0 if fit.step == "selection" else 0 <= again <= monitor.KEEP_EVERY
+    assert again == 0 if fit.step == "selection" else 0 <= again <= JointOptions().keep_every
     assert done > 0
     # And from a fit that came to its end there is hardly anything to do.
     ended, last_events = heard(fit.estimator(checkpoint=folder), *digits)
     assert_the_same(ended, whole)
     assert "selection" not in {step for step, _ in last_events}
-    assert len(last_events) <= monitor.KEEP_EVERY
+    assert len(last_events) <= JointOptions().keep_every
 
 
 # -- in one process ---------------------------------------------------------------------------------------------------

@@ -250,7 +250,7 @@ def test_the_first_lines_of_the_readme_work_on_small_data(rng):
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_classes_that_are_told_apart_without_error_do_not_keep_the_solver_busy(rng, loss):
+def test_classes_that_are_separated_without_error_do_not_keep_the_solver_busy(rng, loss):
     """Distances that grow without end would bring the loss to 0, and its gap is never small beside it."""
     X, y = planted(rng, n_groups=5, informative=(1, 3), size=9, n_classes=4)
     with warnings.catch_warnings():

@@ -35,17 +35,17 @@ class Recorder(Display):
 def replayed(path, times_slower):
     """(seconds since the plan, time left in words) of each moment, and the seconds of the whole fit."""
     display = Recorder()
-    for seconds, what, *told in json.loads(path.read_text()):
+    for seconds, what, *details in json.loads(path.read_text()):
         display.now = seconds * times_slower
         if what == "plan":
-            display.plan([Stage(*stage) for stage in told[0]])
+            display.plan([Stage(*stage) for stage in details[0]])
         elif what == "begin":
-            step, part, family, number, total = told
+            step, part, family, number, total = details
             display.begin(Stage(step, part, family, 1.0, number, total))
         elif what == "count":
-            display.count(*told)
+            display.count(*details)
         elif what == "event":
-            step, iteration, total, left, part, family = told
+            step, iteration, total, left, part, family = details
             display(Event(step, iteration, total, 0.5, 1, {}, family, left, part))
     return display.named, display.now
 

@@ -155,7 +155,7 @@ class TestTimeLeft:
 
 
 class Recorder(Display):
-    """All that a display is told."""
+    """The stages that a display is given."""
 
     def __init__(self):
         super().__init__()
@@ -170,7 +170,7 @@ class Recorder(Display):
         super().begin(stage)
         self.begun.append(stage.place)
 
-    def draw(self, *told, **more):
+    def draw(self, *arguments, **more):
         pass
 
 

@@ -120,13 +120,12 @@ def test_probability_is_even_at_the_threshold_and_never_rises():
 
 
 @pytest.mark.parametrize("drawn", [False, True])
-def test_the_order_of_the_samples_does_not_matter(drawn, monkeypatch):
-    if drawn:
-        monkeypatch.setattr("samekind.evaluation.calibrating.MAX_PAIRS", 500)
+def test_the_order_of_the_samples_does_not_matter(drawn):
+    bounded = {"max_pairs": 500} if drawn else {}
     codes, labels = gaussian_classes(30, 8)
     order = np.random.default_rng(0).permutation(len(labels))
-    calibration = calibrate(codes, labels)
-    assert calibrate(codes[order], labels[order]) == calibration
+    calibration = calibrate(codes, labels, **bounded)
+    assert calibrate(codes[order], labels[order], **bounded) == calibration
     assert (calibration.n_other <= 500) == drawn
 
 

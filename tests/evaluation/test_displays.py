@@ -224,10 +224,10 @@ def test_folds_from_distances_and_from_an_estimator_agree(options):
 def test_histogram_from_an_estimator_has_its_distances_and_threshold():
     plain = DistanceHistogramDisplay.from_estimator(PlainMetric(), pairs_at(DISTANCES), SAME, bins=4)
     fitted = DistanceHistogramDisplay.from_estimator(FittedMetric(), pairs_at(DISTANCES), SAME)
-    told = DistanceHistogramDisplay.from_estimator(FittedMetric(), pairs_at(DISTANCES), SAME, threshold=4.0)
+    given = DistanceHistogramDisplay.from_estimator(FittedMetric(), pairs_at(DISTANCES), SAME, threshold=4.0)
     np.testing.assert_allclose(plain.distances, DISTANCES)
     assert len(plain.ax_.patches[0].get_data().values) == 4
-    assert (plain.threshold, fitted.threshold, told.threshold) == (None, 2.5, 4.0)
+    assert (plain.threshold, fitted.threshold, given.threshold) == (None, 2.5, 4.0)
 
 
 def test_spectrum_and_convergence_from_an_estimator():

@@ -155,22 +155,19 @@ def test_samples_of_one_id_are_never_compared():
     assert evaluate_codes(*doubled)["auc"].value > once["auc"].value
 
 
-def test_the_seed_decides_and_pairs_are_bounded(monkeypatch):
-    monkeypatch.setattr(module, "MAX_PAIRS", 200)
+def test_the_seed_decides_and_pairs_are_bounded():
     codes, labels = sample()
-    first, again, other = (evaluate_codes(codes, labels, random_state=seed) for seed in (0, 0, 1))
+    first, again, other = (evaluate_codes(codes, labels, random_state=seed, max_pairs=200) for seed in (0, 0, 1))
     assert first == again != other
     assert max(first.n_same, first.n_other) <= 200
 
 
 @pytest.mark.slow
-def test_memory_stays_far_below_all_distances(monkeypatch):
-    monkeypatch.setattr(module, "MAX_PAIRS", 20_000)
-    monkeypatch.setattr(module, "N_DRAWS", 5)
+def test_memory_stays_far_below_all_distances():
     codes, labels = sample(5000, 700)
     tracemalloc.start()
     try:
-        evaluate_codes(codes, labels, memory_budget=2**22)
+        evaluate_codes(codes, labels, memory_budget=2**22, max_pairs=20_000)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

@@ -6,6 +6,7 @@ import pytest
 from samekind import Metric
 from samekind.gallery import Gallery, GalleryError, Layout
 from samekind.kernels.nearest import distances_to
+from samekind.model.similarity import Similarity
 
 SMALL = Layout(block_rows=16, segment_blocks=3)
 LENGTH = 5
@@ -154,19 +155,31 @@ def test_compaction_gives_up_erased_rows_and_keeps_the_rest(gallery):
     assert gallery.check().sound
 
 
-@pytest.mark.parametrize("mirror", ["none", "distances"])
-def test_distances_are_those_of_the_model(tmp_path, mirror):
-    model = made_model(mirror=mirror)
-    length = LENGTH + (mirror == "distances")
-    codes = np.abs(made_codes(100, length=length))
+def similarity_model():
+    rng = np.random.default_rng(0)
+    similarity = Similarity(rng.standard_normal((LENGTH, 7)), rng.standard_normal(LENGTH), rng.uniform(size=LENGTH))
+    return Metric.linear(np.zeros((0, 7)), np.arange(7), 7, similarity=similarity)
+
+
+@pytest.mark.parametrize("kind", ["plain", "mirror", "similarity"])
+def test_distances_are_those_of_the_model(tmp_path, kind):
+    model = (
+        similarity_model() if kind == "similarity" else made_model(mirror="distances" * (kind == "mirror") or "none")
+    )
+    X = np.random.default_rng(1).standard_normal((101, 7))
+    codes = model.transform(X).astype(np.float32)
+    if kind == "mirror":
+        codes = np.column_stack([codes, np.abs(X[:, 0]).astype(np.float32)])
+    codes, query = codes[1:], codes[:1]
     with Gallery.create(tmp_path / "g", model, layout=SMALL) as gallery:
         ids = gallery.add(codes, model=model)
-        query = np.abs(made_codes(1, seed=8, length=length))
         expected = model.code_distance(np.tile(query, (100, 1)).astype(np.float64), codes.astype(np.float64))
         order = np.argsort(expected)[:10]
         for answer in (gallery.search(query, 10, model=model), gallery.search_many(query, 10)[0]):
             assert [hit.record.id for hit in answer.hits] == ids[order].tolist()
             assert np.allclose([hit.distance for hit in answer.hits], expected[order], rtol=1e-12)
+    if kind == "similarity":
+        assert expected.min() < 0
 
 
 def test_codes_of_another_model_are_refused(tmp_path):

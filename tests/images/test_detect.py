@@ -37,7 +37,7 @@ def one():
 
 
 class _Fixed:
-    """A detector that finds what it is told."""
+    """A detector that finds what it is given."""
 
     def __init__(self, *found):
         self.found = found

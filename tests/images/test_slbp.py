@@ -1,6 +1,7 @@
 """Soft histograms of local binary patterns: against scikit-image where hard, the literal definition where soft."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from skimage.feature import local_binary_pattern
 
+from samekind.images.illumination import tan_triggs
 from samekind.images.slbp import POINTS, SIZE, SoftLBP, bin_of_run, differences_on_circle
 from tests import oracle
 from tests.images.pictures import face_like, random_regions
@@ -18,10 +20,10 @@ few_greys = shapes.flatmap(lambda s: hnp.arrays(np.float64, s, elements=st.sampl
 any_greys = shapes.flatmap(lambda s: hnp.arrays(np.float64, s, elements=st.floats(0, 1)))
 
 
-def hard_patterns(picture):
+def hard_patterns(picture, radius=1):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # scikit-image would rather have integers
-        return local_binary_pattern(picture, 8, 1, "nri_uniform").astype(int)
+        return local_binary_pattern(picture, 8, radius, "nri_uniform").astype(int)
 
 
 def bin_of_pattern(pattern):
@@ -33,10 +35,11 @@ def bin_of_pattern(pattern):
     return bin_of_run(starts[0], sum(bits)) if len(starts) == 1 else 58
 
 
+@pytest.mark.parametrize("radius", [1, 2, 3])
 @given(few_greys | any_greys)
-def test_without_fuzziness_it_is_scikit_images(picture):
-    memberships = SoftLBP(0).memberships(picture)
-    np.testing.assert_array_equal(memberships, np.eye(SIZE)[hard_patterns(picture)])
+def test_without_fuzziness_it_is_scikit_images(radius, picture):
+    memberships = SoftLBP(0, radius=radius).memberships(picture)
+    np.testing.assert_array_equal(memberships, np.eye(SIZE)[hard_patterns(picture, radius)])
 
 
 def test_without_fuzziness_region_counts_are_scikit_images_exactly():
@@ -48,10 +51,12 @@ def test_without_fuzziness_region_counts_are_scikit_images_exactly():
         np.testing.assert_array_equal(histogram, (counts / (h * w)).astype(np.float32))
 
 
+@pytest.mark.parametrize("radius", [1, 2])
 @pytest.mark.parametrize("fuzziness", [0.004, 0.05, 0.5])
-def test_it_is_the_literal_definition(fuzziness):
+def test_it_is_the_literal_definition(fuzziness, radius):
     picture = face_like(6, 7).astype(float)
-    differences, memberships = differences_on_circle(picture), SoftLBP(fuzziness).memberships(picture)
+    differences = differences_on_circle(picture, radius)
+    memberships = SoftLBP(fuzziness, radius=radius).memberships(picture)
     for y in range(6):
         for x in range(7):
             expected = oracle.soft_pattern_histogram(differences[:, y, x], fuzziness, bin_of_pattern, SIZE)
@@ -85,12 +90,13 @@ def test_histograms_are_probabilities():
     np.testing.assert_allclose(histograms.sum(axis=1), 1, atol=1e-5)
 
 
+@pytest.mark.parametrize("options", [(), ("r2",), ("r3", "tt")])
 @pytest.mark.parametrize("fuzziness", [0, 0.02])
-def test_mirrored_is_the_description_of_the_mirror_image(fuzziness):
+def test_mirrored_is_the_description_of_the_mirror_image(fuzziness, options):
     picture, regions = face_like(), random_regions(150, 110, 100)
     elsewhere = regions.copy()
     elsewhere[:, 1] = 110 - regions[:, 1] - regions[:, 3]
-    family = SoftLBP(fuzziness)
+    family = replace(SoftLBP.with_options(options), fuzziness=fuzziness)
     expected = family.describe(picture[:, ::-1], regions)
     np.testing.assert_allclose(family.mirrored(family.describe(picture, elsewhere)), expected, atol=1e-6)
     assert np.abs(family.describe(picture, elsewhere) - expected).max() > 0.01
@@ -100,6 +106,18 @@ def test_mirrored_is_the_description_of_the_mirror_image(fuzziness):
 def test_a_fuzziness_that_cannot_be_is_refused(fuzziness):
     with pytest.raises(ValueError, match="fuzziness"):
         SoftLBP(fuzziness)
+
+
+@pytest.mark.parametrize("radius", [0, 10, 1.5, "2", None])
+def test_a_radius_that_cannot_be_is_refused(radius):
+    with pytest.raises(ValueError, match=r"radius=.*whole number of pixels from 1 to 9"):
+        SoftLBP(radius=radius)
+
+
+def test_illumination_is_normalised_before_the_codes():
+    picture = face_like(40, 30)
+    expected = SoftLBP(0.03, radius=2).memberships(tan_triggs(picture))
+    np.testing.assert_array_equal(SoftLBP(0.03, radius=2, tan_triggs=True).memberships(picture), expected)
 
 
 def test_roots_are_those_of_the_histograms_also_of_mirror_images():

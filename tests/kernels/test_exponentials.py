@@ -4,17 +4,16 @@ import numpy as np
 import pytest
 
 from samekind.kernels import exponentials, fused
-from samekind.kernels.exponentials import ABSENT
+from samekind.kernels.exponentials import ABSENT, FUSED_FROM
 from samekind.kernels.runs import Runs
 
-SHAPES = [(1, 1), (3, 5), (33, 64), (65, 31), (200, 330)]
+SMALL = [(1, 1), (3, 5), (33, 64), (65, 31), (160, 204)]  # done by NumPy
+LARGE = [(3, 11_000), (33, 1_001), (65, 511), (200, 330)]  # compiled
+SHAPES = SMALL + LARGE
 
 
-@pytest.fixture(params=["numpy", "fused"])
-def way(request, monkeypatch):
-    """Both ways for every size."""
-    monkeypatch.setattr(exponentials, "FUSED_FROM", 0 if request.param == "fused" else 1 << 60)
-    return request.param
+def test_shapes_are_of_both_kinds():
+    assert max(n * m for n, m in SMALL) < FUSED_FROM <= min(n * m for n, m in LARGE)
 
 
 def distances(shape, scale=20.0):
@@ -24,7 +23,7 @@ def distances(shape, scale=20.0):
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_exp_sums(way, shape):
+def test_exp_sums(shape):
     D = distances(shape)
     E = np.exp(2.0 - D.astype(np.float64))
     rows, cols = exponentials.exp_sums(2.0, D)
@@ -33,7 +32,7 @@ def test_exp_sums(way, shape):
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_exp_times_sum(way, shape):
+def test_exp_times_sum(shape):
     D, rng = distances(shape), np.random.default_rng(1)
     u, v = rng.random(shape[0]), -rng.random(shape[1])
     u, v = u.astype(np.float32), v.astype(np.float32)
@@ -42,7 +41,7 @@ def test_exp_times_sum(way, shape):
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_row_and_column_sums(way, shape):
+def test_row_and_column_sums(shape):
     H = np.random.default_rng(4).normal(size=shape).astype(np.float32)
     rows, cols = exponentials.row_and_column_sums(H)
     np.testing.assert_allclose(rows, H.sum(axis=1, dtype=np.float64), atol=1e-4)
@@ -53,7 +52,7 @@ def test_row_and_column_sums(way, shape):
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_weights_go_into_memory_that_is_there(way, shape):
+def test_weights_go_into_memory_that_is_there(shape):
     D = distances(shape)
     expected, total = exponentials.sigmoid_and_softplus_sum(14.0, D, -0.5)
     out = np.full_like(D, 7)
@@ -65,7 +64,7 @@ def test_weights_go_into_memory_that_is_there(way, shape):
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("threshold", [1.0, 14.0])
-def test_sigmoid_and_softplus_sum(way, shape, threshold):
+def test_sigmoid_and_softplus_sum(shape, threshold):
     D = distances(shape, 60.0)
     margin = threshold - D.astype(np.float64)
     H, total = exponentials.sigmoid_and_softplus_sum(threshold, D, -0.5)
@@ -85,7 +84,7 @@ def runs_of(shape, seed=2):
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_softplus_over_runs(way, shape):
+def test_softplus_over_runs(shape):
     D, runs, rng = distances(shape, 60.0), runs_of(shape), np.random.default_rng(3)
     scales, before = rng.random(shape[0]), rng.random(shape).astype(np.float32)
     H, expected, total = before.copy(), before.astype(np.float64), 0.0
@@ -101,7 +100,7 @@ def test_softplus_over_runs(way, shape):
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_without_runs(way, shape):
+def test_without_runs(shape):
     D, runs = distances(shape), runs_of(shape)
     kept, expected = D.copy(), D.copy()
     for row, first, last in zip(expected, runs.first, runs.last, strict=True):
@@ -110,11 +109,13 @@ def test_without_runs(way, shape):
     np.testing.assert_array_equal(D, kept)
 
 
-def test_far_pairs_count_nothing_and_nothing_overflows(way):
-    D = np.array([[1e6, 0.0, ABSENT, 90.0], [1e6, 1e6, 1e6, 1e6]], np.float32)
+@pytest.mark.parametrize("width", [4, FUSED_FROM])
+def test_far_pairs_count_nothing_and_nothing_overflows(width):
+    D = np.full((2, width), 1e6, np.float32)
+    D[0, 1:4] = 0.0, ABSENT, 90.0
     rows, cols = exponentials.exp_sums(0.0, D)
     np.testing.assert_allclose(rows, [1, 0], atol=1e-30)
-    np.testing.assert_allclose(cols, [0, 1, 0, 0], atol=1e-30)
+    np.testing.assert_allclose(cols, np.arange(width) == 1, atol=1e-30)
     H, total = exponentials.sigmoid_and_softplus_sum(14.0, D, 1.0)
     assert np.isfinite(H).all()
     assert total == pytest.approx(np.logaddexp(0, 14.0), rel=1e-6)

@@ -12,7 +12,6 @@ from samekind.kernels.reductions import (
     log_sum_exp,
     log_sum_exp_negative,
     merge_log_sum_exp,
-    merge_smallest,
     shared_exponent_range,
     smallest,
 )
@@ -91,22 +90,8 @@ def test_smallest_equals_sorting_with_ties_by_column(D, k):
     assert places.tolist() == literal_places
 
 
-@given(tied, st.integers(0, 45), st.integers(0, 40), st.integers(0, 40))
-def test_smallest_of_parts_merge_to_that_of_the_whole(D, k, cut, other_cut):
-    a, b = sorted([min(cut, D.shape[1]), min(other_cut, D.shape[1])])
-    parts = [smallest(D[:, :a], k), smallest(D[:, a:b], k, a), smallest(D[:, b:], k, b)]
-    left = merge_smallest(merge_smallest(parts[0], parts[1], k), parts[2], k)
-    right = merge_smallest(parts[0], merge_smallest(parts[1], parts[2], k), k)
-    turned = merge_smallest(parts[2], merge_smallest(parts[1], parts[0], k), k)
-    for merged in (left, right, turned):
-        assert merged[0].tolist() == sorted_smallest(D, k)[0]
-        assert merged[1].tolist() == sorted_smallest(D, k)[1]
-
-
-@given(tied, st.integers(1, 45))
-def test_an_empty_part_is_neutral_to_merge_smallest(D, k):
-    part = smallest(D, k)
-    empty = np.zeros((len(D), 0)), np.zeros((len(D), 0), dtype=np.intp)
-    for merged in (merge_smallest(part, empty, k), merge_smallest(empty, part, k)):
-        np.testing.assert_array_equal(merged[0], part[0])
-        np.testing.assert_array_equal(merged[1], part[1])
+@given(tied, st.integers(0, 45), st.integers(0, 40))
+def test_columns_are_counted_from_the_first(D, k, first):
+    values, places = smallest(D, k, first)
+    assert values.tolist() == sorted_smallest(D, k)[0]
+    np.testing.assert_array_equal(places - first, smallest(D, k)[1])

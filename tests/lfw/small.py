@@ -8,7 +8,7 @@ import numpy as np
 
 from samekind.estimators.presets import MANY_FACES
 from samekind.lfw.presets import ExperimentSettings
-from samekind.lfw.protocol import Image, Pair, Person, pairs_text, people_text
+from samekind.lfw.protocol_files import Image, Pair, Person, pairs_text, people_text
 from tests.images.pictures import face_like
 
 N_FOLDS, PEOPLE_A_FOLD, PICTURES = 3, 4, 3

@@ -72,7 +72,7 @@ def test_a_single_training_picture_does(lfw, tmp_path):
 CHOOSING = presets.PRESETS["pictures"] | {"max_groups": 2, "n_components": 3, "cv": 2}
 
 
-@pytest.mark.parametrize("learner", [small.SETTINGS.learner, CHOOSING], ids=["as told", "chosen on people left out"])
+@pytest.mark.parametrize("learner", [small.SETTINGS.learner, CHOOSING], ids=["as given", "chosen on people left out"])
 def test_rows_of_the_tested_are_never_read_from_the_store(lfw, tmp_path, monkeypatch, learner):
     """Not even to be thrown away."""
     from samekind.store import DiskStore

@@ -2,9 +2,6 @@ import numpy as np
 import pytest
 
 from samekind.lfw.protocol import (
-    Image,
-    Pair,
-    Person,
     Split,
     Subset,
     View2,
@@ -17,6 +14,7 @@ from samekind.lfw.protocol import (
     read_view1,
     read_view2,
 )
+from samekind.lfw.protocol_files import Image, Pair, Person
 
 ANN, BOB, CID, DOT = Person("Ann", 3), Person("Bob", 2), Person("Cid", 2), Person("Dot", 1)
 VIEW_1 = {
@@ -158,7 +156,7 @@ def test_rows_of_nothing():
     assert (pairs.shape, same.shape, pairs.dtype.kind, same.dtype) == ((0, 2), (0,), "i", bool)
 
 
-def test_missing_images_are_told():
+def test_missing_images_are_reported():
     wanted = [Image("Ann", 2), Image("Ann", 1), Image("Ann", 2), Image("Bob", 1)]
     assert missing_images(wanted, ["Ann_0001.jpg"]) == [Image("Ann", 2), Image("Bob", 1)]
     with pytest.raises(ValueError, match=r"Ann/Ann_0002.jpg, Bob/Bob_0001.jpg are missing among the 1 images"):

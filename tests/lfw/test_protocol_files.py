@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from samekind.lfw.protocol import Image, Pair, Person, pairs_text, parse_pairs, parse_people, people_text
+from samekind.lfw.protocol_files import Image, Pair, Person, pairs_text, parse_pairs, parse_people, people_text
 
 PEOPLE = "2\n2\nAnn\t3\nBob\t2\n2\nCid\t2\nDot\t1\n"
 PAIRS = "2\t1\nAnn\t1\t3\nAnn\t2\tBob\t1\nCid\t1\t2\nCid\t2\tDot\t1\n"

@@ -491,7 +491,7 @@ def test_any_safetensors_reader_can_open_the_file(saved, metric):
     with safe_open(saved, framework="np") as file:
         np.testing.assert_array_equal(file.get_tensor("components"), metric.components)
         notes = json.loads(file.metadata()["samekind"])
-    assert (notes["format"], notes["format_version"]) == ("samekind.metric", 5)
+    assert (notes["format"], notes["format_version"]) == ("samekind.metric", 6)
     assert notes["attributes"] == metric.attributes
 
 
@@ -562,7 +562,7 @@ def test_checksum_covers_all_other_bytes_of_the_file(saved, metric):
 @pytest.mark.parametrize(
     ("notes", "message"),
     [
-        ({"format_version": 6}, "format version 6, .* reads up to 5. Upgrade samekind"),
+        ({"format_version": 7}, "format version 7, .* reads up to 6. Upgrade samekind"),
         ({"format_version": 0}, "format version reads 0"),
         ({"format_version": "1"}, "format version reads '1'"),
         ({"format": "samekind.gallery"}, "holds 'samekind.gallery', not 'samekind.metric'"),

@@ -21,8 +21,8 @@ def assert_same_bits(one, other):
         assert array.tobytes() == other.arrays()[name].tobytes(), name
 
 
-def assert_goes_on_from_any_iteration(watched, problem, start, options, assert_same_solution, told):
-    """From the state of any iteration all that follows is the same: what is `told` of progress, states, the solution.
+def assert_goes_on_from_any_iteration(watched, problem, start, options, assert_same_solution, reported):
+    """From the state of any iteration all that follows is the same: what is `reported`, states, the solution.
 
     `watched(problem, start, **options)` gives the solution and the progress of each iteration, which come back.
     """
@@ -33,6 +33,6 @@ def assert_goes_on_from_any_iteration(watched, problem, start, options, assert_s
         assert_same_solution(again, solution)
         assert len(tail) == len(seen) - 1 - k
         for one, other in zip(tail, seen[k + 1 :], strict=True):
-            assert told(one) == told(other)
+            assert reported(one) == reported(other)
             assert_same_bits(one.state, other.state)
     return seen

@@ -75,6 +75,6 @@ def test_a_mapping_gives_the_names_in_its_order():
     ],
     ids=str,
 )
-def test_groups_that_cannot_be_parsed_are_told_why(spec, error, message):
+def test_groups_that_cannot_be_parsed_are_explained(spec, error, message):
     with pytest.raises(error, match=message):
         FeatureGroups.parse(spec, 6)

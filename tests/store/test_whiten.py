@@ -279,10 +279,10 @@ def test_signs_are_fixed(store):
         assert (made_map[np.abs(made_map).argmax(axis=0), np.arange(made_map.shape[1])] > 0).all()
 
 
-def test_progress_is_told_in_groups(narrow):
-    told = []
-    Whitening.learned(narrow, TRAINING, progress=lambda done, total: told.append((done, total)))
-    assert told == [(1, 3), (2, 3), (3, 3)]
+def test_progress_is_reported_in_groups(narrow):
+    reported = []
+    Whitening.learned(narrow, TRAINING, progress=lambda done, total: reported.append((done, total)))
+    assert reported == [(1, 3), (2, 3), (3, 3)]
 
 
 def test_what_cannot_be_learned_from_is_said(store):

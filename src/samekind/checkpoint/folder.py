@@ -89,13 +89,13 @@ class Checkpoint:
         _remove_leftovers(self.folder)
 
 
-def fingerprint(array: NDArray[Any]) -> str:
+def fingerprint(array: NDArray[Any], block: int = _BLOCK) -> str:
     """A short hash of an array's bytes, type and shape, for identities."""
     if array.dtype.hasobject:
         raise TypeError(f"An array of {array.dtype} has no bytes of its own to hash: make it one of numbers or texts.")
     digest = hashlib.blake2b(f"{array.dtype.str}{array.shape}".encode(), digest_size=16)
     rows = np.atleast_1d(array)
-    step = max(1, _BLOCK // max(1, rows[:1].nbytes))
+    step = max(1, block // max(1, rows[:1].nbytes))
     for start in range(0, len(rows), step):
         digest.update(rows[start : start + step].tobytes())
     return digest.hexdigest()

@@ -5,15 +5,17 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
+
+from samekind.cli.options import JobsOption, QuietOption
+from samekind.cli.output import say_table
 
 
 def demo(
     out: Annotated[
         Path, typer.Option("--out", help="Folder for the model and the report; made if it is not there.")
     ] = Path("samekind-demo"),
-    jobs: Annotated[int | None, typer.Option("--jobs", help="Threads; all cores by default.")] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress bars.")] = False,
+    jobs: JobsOption = None,
+    quiet: QuietOption = False,
     even: Annotated[bool, typer.Option("--even", help="Leave the digits as they are, evenly lit.")] = False,
 ) -> None:
     """Learn from some handwritten digits what "the same digit" means, and try it on digits never seen.
@@ -25,17 +27,12 @@ def demo(
     Leaves pictures, store, model.safetensors and report.html behind, for the other commands to be tried on.
     """
     from samekind.demo.report import write_demo_report
-    from samekind.demo.study import COLUMNS, run_study
+    from samekind.demo.study import run_study
 
     console = Console()
     out.mkdir(parents=True, exist_ok=True)
     study = run_study(out, jobs, 0 if quiet else 1, lambda line: console.print(line, highlight=False), evenly_lit=even)
-    table = Table(title=study.title)
-    for place, column in enumerate(COLUMNS):
-        table.add_column(column, justify="right" if place else "left", no_wrap=not place)
-    for outcome in study.outcomes:
-        table.add_row(*(value if isinstance(value, str) else f"{value:g}" for value in outcome.values()))
-    console.print(table)
+    say_table(study.title, study.table())
     model, report = out / "model.safetensors", out / "report.html"
     study.metric.save(model)
     write_demo_report(report, study)

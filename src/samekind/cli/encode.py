@@ -11,15 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from samekind.cli.described import reasons
-from samekind.cli.options import (
-    JobsOption,
-    JsonOption,
-    LandmarksOption,
-    ModelArgument,
-    OnErrorOption,
-    QuietOption,
-    SeveralOption,
-)
+from samekind.cli.options import ModelArgument, PictureOptions, RunOptions
 from samekind.cli.output import (
     MOST_SHOWN,
     check_writable,
@@ -46,12 +38,8 @@ def encode(
         Path, typer.Argument(metavar="IMAGES", help="A picture, a folder of pictures or of folders, or a CSV of file.")
     ],
     out: Annotated[Path, typer.Option("--out", help="File for the codes, ending in .npy; a .csv comes beside it.")],
-    landmarks: LandmarksOption = None,
-    several: SeveralOption = "error",
-    on_error: OnErrorOption = "skip",
-    jobs: JobsOption = None,
-    quiet: QuietOption = False,
-    json: JsonOption = False,
+    reading: PictureOptions,
+    running: RunOptions,
 ) -> None:
     """Turn pictures into short codes: close codes mean the same kind.
 
@@ -74,8 +62,7 @@ def encode(
 
     metric = Metric.load(model)
     files = labelled_by_folder(images, list_images(images, labelled=False))
-    points = landmarks_of(landmarks, images, files)
-    encoded = encode_files(metric, files, landmarks=points, several=several, on_error=on_error, jobs=jobs, quiet=quiet)
+    encoded = encode_files(metric, files, landmarks_of(reading.landmarks, images, files), reading, running)
     kept = [file for file in files if file.name not in encoded.skipped]
     if kept:
         _write(out, encoded.codes, table, kept)
@@ -89,7 +76,7 @@ def encode(
         "notes": {file.name: encoded.notes[file.name] for file in files if file.name in encoded.notes},
         "seconds": round(time.perf_counter() - started, 3),
     }
-    if json:
+    if running.json:
         say_json(result)
     elif kept:
         _say_result(result)

@@ -6,16 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from samekind.cli.options import (
-    JobsOption,
-    JsonOption,
-    LabelledImagesArgument,
-    LandmarksOption,
-    ModelArgument,
-    OnErrorOption,
-    QuietOption,
-    SeveralOption,
-)
+from samekind.cli.options import LabelledImagesArgument, ModelArgument, PictureOptions, RunOptions
 from samekind.cli.output import (
     check_writable,
     duration,
@@ -32,15 +23,12 @@ FEWEST = 4  # pictures that can be judged: each has three others as its nearest
 def evaluate(
     model: ModelArgument,
     images: LabelledImagesArgument,
+    *,
     report: Annotated[
         Path | None, typer.Option("--report", metavar="HTML", help="Write figures and plots to this file as well.")
     ] = None,
-    landmarks: LandmarksOption = None,
-    several: SeveralOption = "error",
-    on_error: OnErrorOption = "skip",
-    jobs: JobsOption = None,
-    quiet: QuietOption = False,
-    json: JsonOption = False,
+    reading: PictureOptions,
+    running: RunOptions,
 ) -> None:
     """Judge a model on labelled pictures, best of people (or kinds) that it has not learned from.
 
@@ -60,9 +48,7 @@ def evaluate(
         check_writable(report)
     metric = Metric.load(model)
     files = list_images(images, labelled=True)
-    encoded = encode_files(
-        metric, files, landmarks=landmarks, several=several, on_error=on_error, jobs=jobs, quiet=quiet
-    )
+    encoded = encode_files(metric, files, reading.landmarks, reading, running)
     labels = [str(file.label) for file in files if file.name not in encoded.skipped]
     _check_labels(labels, len(files))
     judged = evaluate_codes(
@@ -83,7 +69,7 @@ def evaluate(
         "notes": encoded.notes,
         "seconds": round(time.perf_counter() - started, 3),
     }
-    if json:
+    if running.json:
         say_json(result)
         return
     say_facts(

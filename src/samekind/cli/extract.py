@@ -8,17 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from samekind.cli.described import describe_store, reasons, say_store_lists, store_facts
-from samekind.cli.frontend import FrontEnd
-from samekind.cli.options import (
-    Align,
-    JobsOption,
-    JsonOption,
-    LabelledImagesArgument,
-    LandmarksOption,
-    OnErrorOption,
-    QuietOption,
-    SeveralOption,
-)
+from samekind.cli.frontend import FrontEnd, FrontEndOptions
+from samekind.cli.options import LabelledImagesArgument, OnErrorOption, RunOptions, SeveralOption
 from samekind.cli.output import MOST_SHOWN, counting, duration, plural, say, say_error, say_facts, say_json, say_list
 
 if TYPE_CHECKING:
@@ -32,43 +23,12 @@ def extract(
     store: Annotated[
         Path, typer.Argument(metavar="STORE", help="Folder for the descriptors: new, or a store to go on with.")
     ],
-    align: Annotated[
-        Align | None,
-        typer.Option(
-            "--align",
-            help="none: pictures are aligned, the middle is cut out; landmarks: eyes and mouth from a CSV; detect: "
-            'found by a detector (pip install "samekind\\[faces]"). Default: none, or landmarks with --landmarks.',
-        ),
-    ] = None,
-    landmarks: LandmarksOption = None,
+    making: FrontEndOptions,
+    *,
     several: SeveralOption = "error",
-    families: Annotated[
-        str | None,
-        typer.Option("--families", help="Kinds of descriptors: cov, slbp, or both. Default: cov,slbp."),
-    ] = None,
-    regions: Annotated[
-        int | None, typer.Option("--regions", min=1, help="Rectangles per family. Default: 13260.")
-    ] = None,
-    size: Annotated[
-        str | None,
-        typer.Option(
-            "--size",
-            help="Width x height of the crop, in pixels. Default: 110x150, or with --align none the largest below that "
-            "which 98 % of the pictures hold.",
-        ),
-    ] = None,
-    sigma: Annotated[
-        float | None, typer.Option("--sigma", help="Gaussian over the crop, in pixels; 0 for none. Default: 1.")
-    ] = None,
-    fuzziness: Annotated[
-        float | None,
-        typer.Option("--fuzziness", help="Of slbp: grey values (0 to 1) closer than this are not quite different."),
-    ] = None,
     on_error: OnErrorOption = "skip",
     retry: Annotated[bool, typer.Option("--retry", help="Try files again that an earlier run skipped.")] = False,
-    jobs: JobsOption = None,
-    quiet: QuietOption = False,
-    json: JsonOption = False,
+    running: RunOptions,
 ) -> None:
     """Compute the descriptors of labelled pictures into a store, for `samekind fit`.
 
@@ -81,6 +41,8 @@ def extract(
 
     Example: samekind extract faces/ faces.store
 
+    Example: samekind extract faces/ faces.store --families cov,slbp,cov@0.5:75x100,slbp+r2@0.5:75x100
+
     Example: samekind extract people.csv people.store --align detect --several largest --regions 2000
     """
     from samekind.extraction import extract as extract_into
@@ -90,17 +52,9 @@ def extract(
     from samekind.store import DiskStore
 
     started = time.perf_counter()
-    front_end = FrontEnd.from_options(
-        align=align,
-        landmarks=landmarks,
-        families=families,
-        regions=regions,
-        size=size,
-        sigma=sigma,
-        fuzziness=fuzziness,
-    )
+    front_end = FrontEnd.from_options(making)
     files = list_images(images, labelled=True)
-    points = None if landmarks is None else read_landmarks(landmarks)
+    points = None if making.landmarks is None else read_landmarks(making.landmarks)
     remains = _Remains(store)
     if remains.new:
         front_end, said = front_end.fitted_to(files)
@@ -110,7 +64,7 @@ def extract(
     else:
         extractor = front_end.extractor_of(DiskStore.open(store))
     run = {"tried": 0}
-    with counting("Describing pictures", shown=not quiet) as count:
+    with counting("Describing pictures", shown=not running.quiet) as count:
 
         def progress(done: int, total: int) -> None:
             run["tried"] = done
@@ -125,14 +79,14 @@ def extract(
                 several=several,
                 on_error=on_error,
                 retry=retry,
-                n_jobs=jobs,
+                n_jobs=running.jobs,
                 progress=progress,
             )
         except (ImageError, OSError):
             remains.remove_if_empty()
             raise
     result = describe_store(made) | run | {"seconds": round(time.perf_counter() - started, 3)}
-    if json:
+    if running.json:
         say_json(result)
     elif result["images"]:
         _say_result(result)

@@ -10,17 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from samekind.cli.described import usage_facts
-from samekind.cli.options import (
-    ComponentsOption,
-    JobsOption,
-    JsonOption,
-    MaxGroupsOption,
-    MemoryOption,
-    PresetOption,
-    QuietOption,
-    SetOption,
-    settings_from_options,
-)
+from samekind.cli.options import LearnerOptions, MemoryOption, PresetOption, RunOptions
 from samekind.cli.output import (
     check_writable,
     duration,
@@ -44,10 +34,9 @@ GOES_ON = "The same command goes on from the last round that was finished"
 def fit(
     store: Annotated[Path, typer.Argument(metavar="STORE", help="Folder that `samekind extract` wrote.")],
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="File for the model, such as faces.safetensors.")],
+    *,
     preset: PresetOption = "pictures",
-    changes: SetOption = None,
-    max_groups: MaxGroupsOption = None,
-    components: ComponentsOption = None,
+    learning: LearnerOptions,
     hold_out: Annotated[
         float | None,
         typer.Option(
@@ -65,10 +54,8 @@ def fit(
         ),
     ] = None,
     memory: MemoryOption = "1GB",
-    jobs: JobsOption = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of all that is drawn at random.")] = 0,
-    quiet: QuietOption = False,
-    json: JsonOption = False,
+    running: RunOptions,
 ) -> None:
     """Learn from a store when two pictures show the same kind, and write it as a model.
 
@@ -103,16 +90,16 @@ def fit(
     from samekind.extraction import with_roots
     from samekind.store import DiskStore
 
-    given = settings_from_options(changes, max_groups, components)
-    settings = changed(PRESETS[preset], changes or ()) | given
-    made = learner(settings, checkpoint=checkpoint, memory_budget=memory, n_jobs=jobs, random_state=seed)
-    opened = DiskStore.open(store, n_jobs=jobs)
+    given = learning.settings()
+    settings = changed(PRESETS[preset], learning.changes or ()) | given
+    made = learner(settings, checkpoint=checkpoint, memory_budget=memory, n_jobs=running.jobs, random_state=seed)
+    opened = DiskStore.open(store, n_jobs=running.jobs)
     train, held = _split(opened, hold_out, seed)
     features: Any = with_roots(opened) if settings["roots"] and opened.front_end else opened
     with (
         warnings.catch_warnings(record=True) as caught,
         interruptible(None if checkpoint is None else f"{GOES_ON}, kept in {checkpoint}."),
-        fit_progress(not quiet) as listen,
+        fit_progress(not running.quiet) as listen,
     ):
         warnings.simplefilter("always", UserWarning)
         made.set_params(callback=listen)
@@ -143,7 +130,7 @@ def fit(
         "warnings": list(dict.fromkeys(str(each.message) for each in caught)),
         "seconds": round(time.perf_counter() - started, 3),
     }
-    if json:
+    if running.json:
         say_json(result)
     else:
         _say_result(result)

@@ -2,17 +2,56 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from samekind.cli.options import Align, parse_families, parse_size
+import typer
+
+from samekind.cli.options import FAMILIES_HELP, Align, LandmarksOption, parse_families, parse_size
 
 if TYPE_CHECKING:
     from samekind.images.extractor import Extractor, Family
+    from samekind.images.levels import FamilyName
     from samekind.images.listing import ImageFile
     from samekind.store import DiskStore
+
+
+@dataclass(frozen=True)
+class FrontEndOptions:
+    """Of `extract`, for a new store."""
+
+    align: Annotated[
+        Align | None,
+        typer.Option(
+            "--align",
+            help="none: pictures are aligned, the middle is cut out; landmarks: eyes and mouth from a CSV; detect: "
+            'found by a detector (pip install "samekind\\[faces]"). Default: none, or landmarks with --landmarks.',
+        ),
+    ] = None
+    landmarks: LandmarksOption = None
+    families: Annotated[
+        str | None,
+        typer.Option("--families", help=f"{FAMILIES_HELP} Default: cov,slbp."),
+    ] = None
+    regions: Annotated[
+        int | None, typer.Option("--regions", min=1, help="Rectangles of the crop per family. Default: 13260.")
+    ] = None
+    size: Annotated[
+        str | None,
+        typer.Option(
+            "--size",
+            help="Width x height of the crop, in pixels. Default: 110x150, or with --align none the largest below that "
+            "which 98 % of the pictures hold.",
+        ),
+    ] = None
+    sigma: Annotated[
+        float | None, typer.Option("--sigma", help="Gaussian over the crop, in pixels; 0 for none. Default: 1.")
+    ] = None
+    fuzziness: Annotated[
+        float | None,
+        typer.Option("--fuzziness", help="Of slbp: grey values (0 to 1) closer than this are not quite different."),
+    ] = None
 
 
 @dataclass(frozen=True)
@@ -27,38 +66,28 @@ class FrontEnd:
     fuzziness: float | None = None
 
     @classmethod
-    def from_options(
-        cls,
-        *,
-        align: Align | None,
-        landmarks: os.PathLike[str] | None,
-        families: str | None,
-        regions: int | None,
-        size: str | None,
-        sigma: float | None,
-        fuzziness: float | None,
-    ) -> FrontEnd:
+    def from_options(cls, given: FrontEndOptions) -> FrontEnd:
         """From the command line; landmarks ask for alignment by them."""
         return cls(
-            align or ("landmarks" if landmarks else None),
-            None if families is None else tuple(parse_families(families)),
-            regions,
-            None if size is None else parse_size(size),
-            sigma,
-            fuzziness,
+            given.align or ("landmarks" if given.landmarks else None),
+            None if given.families is None else tuple(parse_families(given.families)),
+            given.regions,
+            None if given.size is None else parse_size(given.size),
+            given.sigma,
+            given.fuzziness,
         )
 
     @classmethod
-    def from_extractor(cls, extractor: Extractor) -> FrontEnd:
-        """What would make this extractor anew."""
-        frame, parts = extractor.frame, {part.family.name: part for part in extractor.parts}
+    def from_extractor(cls, extractor: Extractor, regions: int | None = None) -> FrontEnd:
+        """What would make this extractor anew; of several counts of regions that would, the one given."""
+        frame = extractor.frame
         return cls(
             extractor.alignment,
-            tuple(parts),
-            len(extractor.parts[0].regions),
+            tuple(part.name for part in extractor.parts),
+            _n_regions(extractor, regions),
             (frame.width, frame.height),
             frame.sigma,
-            getattr(parts["slbp"].family, "fuzziness", None) if "slbp" in parts else None,
+            next((part.family.fuzziness for part in extractor.parts if hasattr(part.family, "fuzziness")), None),
         )
 
     def fitted_to(self, files: Sequence[ImageFile]) -> tuple[FrontEnd, str | None]:
@@ -81,15 +110,17 @@ class FrontEnd:
         """A new one; defaults where there is no value."""
         from samekind.images.align import Frame
         from samekind.images.extractor import FAMILIES, Extractor
+        from samekind.images.levels import FamilyName
         from samekind.images.regions import DEFAULT_COUNT, most_regions
 
         frame = Frame() if self.size is None else Frame(*self.size)
         frame = frame if self.sigma is None else replace(frame, sigma=self.sigma)
         names = self.families or tuple(FAMILIES)
-        if self.fuzziness is not None and "slbp" not in names:
+        parsed = [FamilyName.parse(name) for name in names]
+        if self.fuzziness is not None and not any(name.kind == "slbp" for name in parsed):
             raise ValueError(f"--fuzziness belongs to slbp, but --families is {','.join(names)}: leave it out.")
         return Extractor.over(
-            [self._family(name) for name in names],
+            [(self._family(name), name.level) for name in parsed],
             n_regions=self.regions or min(DEFAULT_COUNT, most_regions(frame.width, frame.height)),
             frame=frame,
             alignment=self.align or "none",
@@ -100,7 +131,7 @@ class FrontEnd:
         from samekind.images.extractor import Extractor
 
         extractor = Extractor.from_json(store.front_end)
-        present = FrontEnd.from_extractor(extractor)
+        present = FrontEnd.from_extractor(extractor, self.regions)
         for field in fields(self):
             asked, made = (_as_option(field.name, getattr(each, field.name)) for each in (self, present))
             if asked is not None and asked != made:
@@ -110,12 +141,25 @@ class FrontEnd:
                 )
         return extractor
 
-    def _family(self, name: str) -> str | Family:
-        if name != "slbp" or self.fuzziness is None:
-            return name
+    def _family(self, name: FamilyName) -> Family:
+        from samekind.images.extractor import family_from
         from samekind.images.slbp import SoftLBP
 
-        return SoftLBP(self.fuzziness)
+        family = family_from(name)
+        if isinstance(family, SoftLBP) and self.fuzziness is not None:
+            return replace(family, fuzziness=self.fuzziness)
+        return family
+
+
+def _n_regions(extractor: Extractor, asked: int | None) -> int:
+    """The count that gives the regions there are: the one asked for, where it does."""
+    from samekind.images.levels import BASE
+
+    frame, part = extractor.frame, max(extractor.parts, key=lambda part: part.level == BASE)
+    own, there = part.level.frame(frame), len(part.regions)
+    if asked is not None and part.level.n_regions(frame, asked) == there:
+        return asked
+    return round(there * (frame.width * frame.height) / (own.width * own.height))
 
 
 def _as_option(name: str, value: object) -> str | None:
@@ -123,5 +167,7 @@ def _as_option(name: str, value: object) -> str | None:
     if value is None:
         return None
     if name == "families":
-        return f"--families {','.join(sorted(value))}"  # type: ignore[call-overload]
+        from samekind.images.extractor import canonical_name
+
+        return f"--families {','.join(sorted(map(canonical_name, value)))}"  # type: ignore[call-overload]
     return f"--{name} {'x'.join(map(str, value)) if isinstance(value, tuple) else value}"

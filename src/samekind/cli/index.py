@@ -7,16 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from samekind.cli.encode import labelled_by_folder, landmarks_of
-from samekind.cli.options import (
-    JobsOption,
-    JsonOption,
-    LandmarksOption,
-    ModelArgument,
-    OnErrorOption,
-    QuietOption,
-    SeveralOption,
-)
-from samekind.cli.output import counting, duration, plural, say_error, say_facts, say_json
+from samekind.cli.options import ModelArgument, OnError, PictureOptions, RunOptions
+from samekind.cli.output import Count, counting, duration, plural, say_error, say_facts, say_json
 from samekind.cli.pictures import encoder_of, say_skipped
 from samekind.cli.progress import interruptible
 
@@ -36,12 +28,8 @@ def index(
         Path, typer.Argument(metavar="IMAGES", help="A picture, a folder of pictures or of folders, or a CSV of file.")
     ],
     gallery: Annotated[Path, typer.Argument(metavar="GALLERY", help="Folder of the gallery, new or to be added to.")],
-    landmarks: LandmarksOption = None,
-    several: SeveralOption = "error",
-    on_error: OnErrorOption = "skip",
-    jobs: JobsOption = None,
-    quiet: QuietOption = False,
-    json: JsonOption = False,
+    reading: PictureOptions,
+    running: RunOptions,
 ) -> None:
     """Add pictures to a gallery, which `samekind search` finds them in.
 
@@ -60,13 +48,13 @@ def index(
 
     metric = Metric.load(model)
     files = labelled_by_folder(images, list_images(images, labelled=False))
-    encoder = encoder_of(metric, landmarks=landmarks_of(landmarks, images, files), several=several)
+    encoder = encoder_of(metric, landmarks=landmarks_of(reading.landmarks, images, files), several=reading.several)
     with _opened(gallery, metric) as opened:
         known = opened.names()
         new = [file for file in files if as_text(file.name) not in known]
         again = "What was added is in the gallery; the same command, run again, goes on where it stopped."
-        with interruptible(again), counting("Adding pictures", shown=not quiet) as count:
-            skipped, notes = _add_all(opened, metric, encoder, new, on_error, jobs, count)
+        with interruptible(again), counting("Adding pictures", shown=not running.quiet) as count:
+            skipped, notes = _add_all(opened, metric, encoder, new, reading.on_error, running.jobs, count)
         total = len(opened)
     result = {
         "gallery": str(gallery),
@@ -77,7 +65,7 @@ def index(
         "notes": notes,
         "seconds": round(time.perf_counter() - started, 3),
     }
-    if json:
+    if running.json:
         say_json(result)
     else:
         _say_result(result)
@@ -106,9 +94,9 @@ def _add_all(
     metric: "Metric",
     encoder: "Encoder",
     files: "list[ImageFile]",
-    on_error: Any,
+    on_error: OnError,
     jobs: int | None,
-    count: Any,
+    count: Count,
 ) -> tuple[dict[str, str], dict[str, tuple[str, ...]]]:
     skipped: dict[str, str] = {}
     notes: dict[str, tuple[str, ...]] = {}

@@ -85,8 +85,9 @@ def _model(path: Path) -> dict[str, Any]:
 
 def _family(family: dict[str, Any]) -> dict[str, Any]:
     from samekind.images.extractor import FAMILIES
+    from samekind.images.levels import FamilyName
 
-    kind = FAMILIES.get(family["name"])
+    kind = FAMILIES.get(FamilyName.parse(family["name"]).kind)
     return {"name": family["name"], "groups": len(family["regions"]), "size": getattr(kind, "size", None)}
 
 

@@ -3,24 +3,15 @@
 import json as json_text
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from samekind.cli.options import (
-    ComponentsOption,
-    JobsOption,
-    JsonOption,
-    MaxGroupsOption,
-    MemoryOption,
-    QuietOption,
-    SetOption,
-    parse_families,
-    settings_from_options,
-)
+from samekind.cli.options import FAMILIES_HELP, LearnerOptions, MemoryOption, RunOptions, parse_families
 from samekind.cli.output import (
     Count,
     counting,
@@ -36,19 +27,62 @@ from samekind.cli.progress import fit_progress, interruptible, titles_under
 if TYPE_CHECKING:
     from samekind.events import Observer
     from samekind.lfw.experiment import Experiment, Findings
+    from samekind.lfw.published import PublishedResult
 
 
-def lfw(
+@dataclass(frozen=True)
+class DataOptions:
+    """What there is, and where results go."""
+
     images: Annotated[
         Path, typer.Argument(metavar="IMAGES", help="Aligned pictures, such as IMAGES/Ann_Lee/Ann_Lee_0001.jpg.")
-    ],
+    ]
     protocol: Annotated[
         Path, typer.Argument(metavar="PROTOCOL", help="Folder of people.txt, pairs.txt and the four files of View 1.")
-    ],
+    ]
+    families: Annotated[str, typer.Option("--families", help=FAMILIES_HELP)] = "cov,slbp"
+    work: Annotated[
+        Path, typer.Option("--work", metavar="DIR", help="Folder of all results; the same command goes on with it.")
+    ] = Path("samekind-lfw")
+    store: Annotated[
+        Path | None,
+        typer.Option("--store", metavar="DIR", help="Ready descriptors of `samekind extract`. Default: WORK/store."),
+    ] = None
+
+
+@dataclass(frozen=True)
+class ViewOptions:
+    """What is learned and judged."""
+
     view: Annotated[
         Literal["1", "2"],
         typer.Option("--view", help="1: one split, for choosing settings; 2: ten folds, for reporting."),
-    ] = "1",
+    ] = "1"
+    folds: Annotated[str | None, typer.Option("--folds", help="Of View 2, counted from 1: 1,2,5. Default: all.")] = None
+    with_view1: Annotated[
+        bool,
+        typer.Option("--with-view1/--without-view1", help="Of View 2: also learn View 1, for the paper's threshold."),
+    ] = True
+    threshold_by: Annotated[
+        Literal["logistic", "accuracy"],
+        typer.Option(
+            "--threshold-by", help="Pairs choose a threshold by a regression on them, or as is best for them."
+        ),
+    ] = "logistic"
+    published: Annotated[
+        Path | None,
+        typer.Option(
+            "--published",
+            metavar="DIR",
+            help="Of View 2: curves of other methods for the report, with a results.csv that names them.",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class ExperimentOptions:
+    """How large it is."""
+
     preset: Annotated[
         Literal["quick", "standard", "full", "pictures", "faces", "paper"],
         typer.Option(
@@ -56,39 +90,21 @@ def lfw(
             help="quick, standard, full: settings chosen on View 1, from 1,000, 4,000 or 13,260 regions a family; "
             "pictures, faces, paper: as in `samekind fit`.",
         ),
-    ] = "quick",
-    changes: SetOption = None,
-    families: Annotated[str, typer.Option("--families", help="Kinds of descriptors: cov, slbp, or both.")] = "cov,slbp",
-    work: Annotated[
-        Path, typer.Option("--work", metavar="DIR", help="Folder of all results; the same command goes on with it.")
-    ] = Path("samekind-lfw"),
-    store: Annotated[
-        Path | None,
-        typer.Option("--store", metavar="DIR", help="Ready descriptors of `samekind extract`. Default: WORK/store."),
-    ] = None,
-    folds: Annotated[
-        str | None, typer.Option("--folds", help="Of View 2, counted from 1: 1,2,5. Default: all.")
-    ] = None,
-    with_view1: Annotated[
-        bool,
-        typer.Option("--with-view1/--without-view1", help="Of View 2: also learn View 1, for the paper's threshold."),
-    ] = True,
+    ] = "quick"
     regions: Annotated[
         int | None, typer.Option("--regions", min=1, help="Of each family, instead of the preset's.")
-    ] = None,
-    max_groups: MaxGroupsOption = None,
-    components: ComponentsOption = None,
-    threshold_by: Annotated[
-        Literal["logistic", "accuracy"],
-        typer.Option(
-            "--threshold-by", help="Pairs choose a threshold by a regression on them, or as is best for them."
-        ),
-    ] = "logistic",
-    seed: Annotated[int | None, typer.Option("--seed", min=0, help="Of all that is drawn at random.")] = None,
+    ] = None
+    seed: Annotated[int | None, typer.Option("--seed", min=0, help="Of all that is drawn at random.")] = None
+
+
+def lfw(
+    data: DataOptions,
+    judging: ViewOptions,
+    sized: ExperimentOptions,
+    learning: LearnerOptions,
+    *,
     memory: MemoryOption = "2GB",
-    jobs: JobsOption = None,
-    quiet: QuietOption = False,
-    json: JsonOption = False,
+    running: RunOptions,
 ) -> None:
     """Repeat the paper's experiment on Labeled Faces in the Wild, or on pictures with a protocol like its.
 
@@ -104,50 +120,53 @@ def lfw(
     Example: samekind lfw lfw-a/ protocol/ --view 2 --preset full --store lfw.store --work lfw.full --folds 1
     """
     from samekind.lfw.presets import PRESETS
+    from samekind.lfw.published import read_published
 
     started = time.perf_counter()
-    chosen = _checked_folds(folds, view)
-    given = settings_from_options(changes, max_groups, components)
-    settings = PRESETS[preset].changed(changes or (), regions=regions, seed=seed, **given)
+    chosen = _checked_folds(judging.folds, judging.view)
+    published = [] if judging.published is None else read_published(judging.published)
+    given = learning.settings()
+    settings = PRESETS[sized.preset].changed(learning.changes or (), regions=sized.regions, seed=sized.seed, **given)
 
     from samekind.lfw.experiment import Experiment
 
     experiment = Experiment(
-        images,
-        protocol,
-        work,
+        data.images,
+        data.protocol,
+        data.work,
         settings,
-        families=parse_families(families),
-        store=store,
+        families=parse_families(data.families),
+        store=data.store,
         memory=memory,
-        n_jobs=jobs,
-        reporter=_Shown(not quiet),
-        threshold_by=threshold_by,
+        n_jobs=running.jobs,
+        reporter=_Shown(not running.quiet),
+        threshold_by=judging.threshold_by,
     )
     with (
         warnings.catch_warnings(record=True) as caught,
-        interruptible(f"The same command goes on with what is kept in {work}."),
+        interruptible(f"The same command goes on with what is kept in {data.work}."),
     ):
         warnings.simplefilter("always", UserWarning)
-        findings = experiment.view1() if view == "1" else experiment.view2(chosen, with_view1=with_view1)
-    result = _kept(experiment, findings) | {
+        one_split = judging.view == "1"
+        findings = experiment.view1() if one_split else experiment.view2(chosen, with_view1=judging.with_view1)
+    result = _kept(experiment, findings, published) | {
         "warnings": list(dict.fromkeys(str(each.message) for each in caught)),
         "total_seconds": round(time.perf_counter() - started, 1),
     }
-    _write_json(work / f"results-view{view}.json", result)
-    if json:
+    _write_json(data.work / f"results-view{judging.view}.json", result)
+    if running.json:
         say_json(result)
     else:
         _say_result(findings, result)
 
 
-def _kept(experiment: "Experiment", findings: "Findings") -> dict[str, Any]:
+def _kept(experiment: "Experiment", findings: "Findings", published: Sequence["PublishedResult"]) -> dict[str, Any]:
     """Write the report, and say where it is and what was found."""
     from samekind.lfw.report import write_lfw_report
     from samekind.lfw.tables import as_json
 
     path = experiment.work / f"report-view{findings.view}.html"
-    report = write_lfw_report(path, findings, experiment.mean_face())
+    report = write_lfw_report(path, findings, experiment.mean_faces(), published)
     return as_json(findings) | {"work": str(experiment.work), "report": str(report)}
 
 

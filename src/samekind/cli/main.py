@@ -19,6 +19,7 @@ from samekind.cli.gallery import VERBS as GALLERY_VERBS
 from samekind.cli.index import index
 from samekind.cli.info import info
 from samekind.cli.lfw import lfw
+from samekind.cli.options import with_groups
 from samekind.cli.output import say_error
 from samekind.cli.search import search
 from samekind.cli.verify import verify
@@ -68,11 +69,15 @@ def _help(verb: Callable[..., None]) -> str:
 
 
 for verb in (extract, fit, verify, encode, index, search, evaluate, info, demo, lfw):
-    app.command(help=_help(verb))(verb)
+    app.command(help=_help(verb))(with_groups(verb))
 
-gallery = typer.Typer(name="gallery", help="Look after a gallery: see, erase, move, check.", no_args_is_help=True)
+gallery = typer.Typer(
+    name="gallery",
+    help="Look after a gallery: see, erase, move, check.\n\nExample: samekind gallery info album.gallery",
+    no_args_is_help=True,
+)
 for name, gallery_verb in GALLERY_VERBS.items():
-    gallery.command(name, help=_help(gallery_verb))(gallery_verb)
+    gallery.command(name, help=_help(gallery_verb))(with_groups(gallery_verb))
 app.add_typer(gallery)
 
 

@@ -1,9 +1,12 @@
 """Options that several verbs share, and how their texts are read."""
 
+import inspect
 import re
-from collections.abc import Sequence
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
+from functools import wraps
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -12,6 +15,11 @@ Align = Literal["none", "landmarks", "detect"]
 Several = Literal["error", "largest"]
 OnError = Literal["skip", "fail"]
 
+# Of --families.
+FAMILIES_HELP = (
+    "Kinds of descriptors: cov, slbp, or both; at another scale cov@0.5, of more of the picture cov@0.5:75x100 (width "
+    "x height at that scale); slbp+r2 for a larger radius, slbp+tt after normalising the illumination."
+)
 LandmarksOption = Annotated[
     Path | None,
     typer.Option(
@@ -53,16 +61,60 @@ QuietOption = Annotated[bool, typer.Option("--quiet", help="No progress bars.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the results as one JSON object.")]
 
 
-def settings_from_options(
-    changes: Sequence[str] | None, max_groups: int | None, components: int | None
-) -> dict[str, int]:
-    """The learner's settings that have an option of their own and were given by it; none may be in --set as well."""
-    options = {"max_groups": ("--max-groups", max_groups), "n_components": ("--components", components)}
-    changed = {change.partition("=")[0].strip() for change in changes or ()}
-    for name, (option, value) in options.items():
-        if value is not None and name in changed:
-            raise ValueError(f"{option} and --set {name} say the same thing: give one of them.")
-    return {name: value for name, (_, value) in options.items() if value is not None}
+@dataclass(frozen=True)
+class RunOptions:
+    """How a verb works and prints."""
+
+    jobs: JobsOption = None
+    quiet: QuietOption = False
+    json: JsonOption = False
+
+
+@dataclass(frozen=True)
+class PictureOptions:
+    """How pictures are read for a model."""
+
+    landmarks: LandmarksOption = None
+    several: SeveralOption = "error"
+    on_error: OnErrorOption = "skip"
+
+
+@dataclass(frozen=True)
+class LearnerOptions:
+    """What differs from the preset."""
+
+    changes: SetOption = None
+    max_groups: MaxGroupsOption = None
+    components: ComponentsOption = None
+
+    def settings(self) -> dict[str, int]:
+        """Those that have an option of their own and were given by it; none may be in --set as well."""
+        options = {"max_groups": ("--max-groups", self.max_groups), "n_components": ("--components", self.components)}
+        changed = {change.partition("=")[0].strip() for change in self.changes or ()}
+        for name, (option, value) in options.items():
+            if value is not None and name in changed:
+                raise ValueError(f"{option} and --set {name} say the same thing: give one of them.")
+        return {name: value for name, (_, value) in options.items() if value is not None}
+
+
+def with_groups(verb: Callable[..., None]) -> Callable[..., None]:
+    """The verb as typer can read it: each field of a parameter that is a dataclass is an argument or option."""
+    parameters = inspect.signature(verb, eval_str=True).parameters
+    kinds = {name: parameter.annotation for name, parameter in parameters.items()}
+    groups: dict[str, Any] = {name: kind for name, kind in kinds.items() if is_dataclass(kind)}
+    flat: list[inspect.Parameter] = []
+    for name, parameter in parameters.items():
+        own = inspect.signature(groups[name], eval_str=True).parameters.values() if name in groups else [parameter]
+        flat += [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own]
+
+    @wraps(verb)
+    def called(**given: Any) -> None:
+        for name, kind in groups.items():
+            given[name] = kind(**{field.name: given.pop(field.name) for field in fields(kind)})
+        verb(**given)
+
+    called.__signature__ = inspect.Signature(flat)  # type: ignore[attr-defined]
+    return called
 
 
 def parse_size(text: str) -> tuple[int, int]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from samekind.cli.described import reasons, remarks
-from samekind.cli.options import OnError, Several
+from samekind.cli.options import PictureOptions, RunOptions, Several
 from samekind.cli.output import MOST_SHOWN, counting, say_list
 
 if TYPE_CHECKING:
@@ -30,17 +30,15 @@ def encoder_of(metric: Metric, *, landmarks: os.PathLike[str] | Mapping[str, Any
 def encode_files(
     metric: Metric,
     files: Sequence[ImageFile],
-    *,
     landmarks: os.PathLike[str] | Mapping[str, Any] | None,
-    several: Several,
-    on_error: OnError,
-    jobs: int | None,
-    quiet: bool,
+    reading: PictureOptions,
+    running: RunOptions,
 ) -> Encoded:
     """Codes of the files that can be used, with progress."""
-    encoder = encoder_of(metric, landmarks=landmarks, several=several)
-    with counting("Encoding pictures", shown=not quiet) as count:
-        return encoder.encode_each([(file.path, file.name) for file in files], jobs, on_error=on_error, progress=count)
+    encoder = encoder_of(metric, landmarks=landmarks, several=reading.several)
+    named = [(file.path, file.name) for file in files]
+    with counting("Encoding pictures", shown=not running.quiet) as count:
+        return encoder.encode_each(named, running.jobs, on_error=reading.on_error, progress=count)
 
 
 def say_skipped(result: Mapping[str, Any]) -> None:

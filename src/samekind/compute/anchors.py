@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from samekind.compute.tiles import SMALLEST_BLOCK, Tile, runs
+from samekind.compute.tiles import SMALLEST_BLOCK, Plan, Tile, runs
 from samekind.kernels.types import IntArray
 
 
@@ -30,15 +30,9 @@ DEFAULT_SAMPLING = SamplingOptions()
 
 
 @dataclass(frozen=True)
-class AnchorPlan:
-    """Batches of anchors against column blocks; a strip holds one column block, or tiles of classes."""
-
-    n_samples: int
-    batches: tuple[IntArray, ...]  # anchors, rising within a batch
-    block: int  # columns
+class _SamplePlan(Plan):
     class_tiles: tuple[Tile, ...]
-    others: float  # how often an anchor's pairs of two classes count
-    same: float  # and those of one class
+    others: float  # how often a visited pair of two classes counts
 
     @property
     def is_sample(self) -> bool:
@@ -46,18 +40,23 @@ class AnchorPlan:
 
     @property
     def n_anchors(self) -> int:
-        return sum(len(batch) for batch in self.batches)
+        return len(self.anchors)
+
+
+@dataclass(frozen=True)
+class AnchorPlan(_SamplePlan):
+    """Batches of anchors against column blocks; a strip holds one column block, or tiles of classes."""
+
+    same: float  # how often an anchor's pairs of one class count
 
     @property
     def anchors(self) -> IntArray:
+        """Rising within a batch."""
         return np.concatenate(self.batches)
 
     @property
     def n_tiles(self) -> int:
         return len(self.blocks()) * len(self.batches) + len(self.class_tiles)
-
-    def blocks(self) -> list[slice]:
-        return runs(self.n_samples, self.block)
 
     def strips(self) -> list[list[Tile]]:
         by_columns = [
@@ -66,45 +65,24 @@ class AnchorPlan:
         ]
         return by_columns + _in_strips(self.class_tiles)
 
-    def tiles(self) -> Iterator[Tile]:
-        for strip in self.strips():
-            yield from strip
-
 
 @dataclass(frozen=True)
-class SubsetPlan:
-    """All pairs among some samples, each unordered pair of blocks once, and tiles of classes."""
+class SubsetPlan(_SamplePlan):
+    """All pairs among some samples, each unordered pair of blocks once, and tiles of classes.
 
-    n_samples: int
+    It has no batches: each pair has two members, so that parts of them are not independent.
+    """
+
     members: IntArray  # rising
-    block: int
-    class_tiles: tuple[Tile, ...]
-    others: float  # how often a pair of two classes counts
-
-    @property
-    def is_sample(self) -> bool:
-        return True
-
-    @property
-    def n_anchors(self) -> int:
-        return len(self.members)
 
     @property
     def anchors(self) -> IntArray:
         return self.members
 
     @property
-    def batches(self) -> tuple[IntArray, ...]:
-        """None: each pair has two members, so that parts of them are not independent."""
-        return ()
-
-    @property
     def n_tiles(self) -> int:
         n = len(runs(len(self.members), self.block))
         return n * (n + 1) // 2 + len(self.class_tiles)
-
-    def blocks(self) -> list[slice]:
-        return runs(self.n_samples, self.block)
 
     def strips(self) -> list[list[Tile]]:
         parts = [self.members[part] for part in runs(len(self.members), self.block)]
@@ -116,10 +94,6 @@ class SubsetPlan:
                 strips[-1].append(Tile(rows, cols, number, self.others, 0.0, rows is not cols))
                 number += 1
         return strips + _in_strips(self.class_tiles)
-
-    def tiles(self) -> Iterator[Tile]:
-        for strip in self.strips():
-            yield from strip
 
 
 def subset_plan(
@@ -138,9 +112,9 @@ def subset_plan(
     seen = _n_other_pairs(here)
     others = _n_other_pairs(class_sizes) / seen if seen else 0.0
     block = int(min(cells**0.5, max(options.smallest_block, -(-n_members // options.subset_blocks))))
-    n_tiles = SubsetPlan(n_samples, members, block, (), others).n_tiles
+    n_tiles = SubsetPlan(n_samples, block, (), others, members).n_tiles
     tiles = tuple(_class_tiles(class_sizes, n_tiles, rng, cells, options))
-    return SubsetPlan(n_samples, members, block, tiles, others)
+    return SubsetPlan(n_samples, block, tiles, others, members)
 
 
 def _n_other_pairs(class_sizes: IntArray) -> float:
@@ -177,7 +151,7 @@ def anchor_plan(
     block = int(np.clip(cells // len(batches[0]), 1, options.most_columns))
     others = len(candidates) / len(drawn) if all_same else 1.0
     tiles = tuple(_class_tiles(class_sizes, len(batches), rng, cells, options)) if all_same else ()
-    return AnchorPlan(n_samples, batches, block, tiles, others, 0.0 if all_same else 1.0)
+    return AnchorPlan(n_samples, block, tiles, others, 0.0 if all_same else 1.0, batches=batches)
 
 
 def _class_tiles(

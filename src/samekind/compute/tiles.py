@@ -1,9 +1,10 @@
 """A plan of tiles over all pairs: each unordered pair of row blocks once, within a memory budget."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -66,50 +67,49 @@ def count(samples: Samples) -> int:
     return samples.stop - samples.start if isinstance(samples, slice) else len(samples)
 
 
-class Plan(Protocol):
+@dataclass(frozen=True)
+class Plan(ABC):
     """Tiles to visit. Those of a strip are one job; strips are independent of each other."""
 
-    @property
-    def n_samples(self) -> int: ...
+    n_samples: int
+    block: int  # samples of a run
+    # Anchors in parts that are independent of each other; none where that cannot be said.
+    batches: tuple[IntArray, ...] = field(default=(), kw_only=True)
 
     @property
+    @abstractmethod
     def n_tiles(self) -> int: ...
+
+    @abstractmethod
+    def strips(self) -> list[list[Tile]]: ...
 
     @property
     def is_sample(self) -> bool:
         """Whether only some of the pairs are visited, and stand for all."""
-        ...
+        return False
 
     @property
     def n_anchors(self) -> int:
         """How many rows have their pairs visited."""
-        ...
+        return self.n_samples
 
     @property
     def anchors(self) -> IntArray:
         """These rows."""
-        ...
-
-    @property
-    def batches(self) -> tuple[IntArray, ...]:
-        """Anchors in parts that are independent of each other; none where that cannot be said."""
-        ...
+        return np.arange(self.n_samples)
 
     def blocks(self) -> list[slice]:
         """All samples in runs, for work that goes sample by sample."""
-        ...
+        return runs(self.n_samples, self.block)
 
-    def strips(self) -> list[list[Tile]]: ...
-
-    def tiles(self) -> Iterator[Tile]: ...
+    def tiles(self) -> Iterator[Tile]:
+        for strip in self.strips():
+            yield from strip
 
 
 @dataclass(frozen=True)
-class TilePlan:
-    """Row blocks of equal size; strip I holds the tiles (I, J) with J >= I."""
-
-    n_samples: int
-    block: int
+class TilePlan(Plan):
+    """All pairs: row blocks of equal size; strip I holds the tiles (I, J) with J >= I."""
 
     @classmethod
     def for_budget(cls, n_samples: int, memory: MemoryBudget, dtype: DTypeLike) -> "TilePlan":
@@ -120,36 +120,13 @@ class TilePlan:
 
     @property
     def n_tiles(self) -> int:
-        n_blocks = -(-self.n_samples // self.block)
-        return n_blocks * (n_blocks + 1) // 2
-
-    @property
-    def is_sample(self) -> bool:
-        return False
-
-    @property
-    def n_anchors(self) -> int:
-        return self.n_samples
-
-    @property
-    def anchors(self) -> IntArray:
-        return np.arange(self.n_samples)
-
-    @property
-    def batches(self) -> tuple[IntArray, ...]:
-        return ()
-
-    def blocks(self) -> list[slice]:
-        return runs(self.n_samples, self.block)
+        n = len(self.blocks())
+        return n * (n + 1) // 2
 
     def strips(self) -> list[list[Tile]]:
         """Longest first, so that threads end together."""
         blocks = self.blocks()
         return [[Tile(rows, cols) for cols in blocks[i:]] for i, rows in enumerate(blocks)]
-
-    def tiles(self) -> Iterator[Tile]:
-        for strip in self.strips():
-            yield from strip
 
 
 def largest_block(memory: MemoryBudget, dtype: DTypeLike) -> int:

@@ -4,7 +4,7 @@ import os
 
 import numpy as np
 
-from samekind.demo.study import BASELINE_DIMS, COLUMNS, LEARNER, TRAINED, UNSEEN, Study
+from samekind.demo.study import BASELINE_DIMS, LEARNER, TRAINED, UNSEEN, Study
 from samekind.evaluation import (
     ConvergenceDisplay,
     CoverageDisplay,
@@ -42,7 +42,7 @@ def _sections(study: Study) -> list[Section]:
             "of calling pairs the same or not, half of them being the same, at a threshold from other pictures of the "
             "trained digits; EER is the error where false matches and false non-matches are equally frequent; mAP and "
             "3-NN error are those of finding a picture's own kind among all the other test pictures.",
-            Table(COLUMNS, [outcome.values() for outcome in study.outcomes]),
+            study.table(),
         ),
         *(
             Section(

@@ -18,6 +18,7 @@ from samekind.demo.digits import SIDE, Images, write_digits
 from samekind.estimators import EnsembleMetric
 from samekind.evaluation import (
     RetrievalResult,
+    Table,
     VerificationResult,
     best_threshold,
     label_pairs,
@@ -74,6 +75,9 @@ class Study:
     def title(self) -> str:
         return f"Digits {_listed(UNSEEN)}, never seen; learned on {_listed(TRAINED)}"
 
+    def table(self) -> Table:
+        return Table(COLUMNS, [outcome.values() for outcome in self.outcomes])
+
     @property
     def metric(self) -> Metric:
         """What was learned, with the threshold that was chosen on other pictures of the trained digits."""
@@ -94,7 +98,7 @@ class Study:
         """Family -> its chosen regions, in order of choice."""
         parts, families = Extractor.from_json(self.store.front_end).parts, self.store.families
         return {
-            part.family.name: [
+            part.name: [
                 Region(*map(int, part.regions[k - members.start])) for k in self.model.selected_groups_ if k in members
             ]
             for part, members in zip(parts, families.values(), strict=True)

@@ -1,4 +1,5 @@
-"""scikit-learn estimators: step 1 (`SparseBlockMetric`), step 2 (`JointMetric`), and both (`EnsembleMetric`).
+"""scikit-learn estimators: step 1 (`SparseBlockMetric`), step 2 (`JointMetric`), and both (`EnsembleMetric`);
+`TwoCovariance`, a similarity that may count beside step 2's metric or instead of it.
 
     presets       named settings of EnsembleMetric for pictures
     ensemble      EnsembleMetric: parameters, fit, fitted attributes. Its fit calls
@@ -8,10 +9,11 @@
         use           codes as they will be used
       two_steps     both steps under one candidate, on a fold or on all samples
       schedule      the stages to come, with guesses of their seconds
-    block, joint  the estimators of a single step
-    steps         the steps as functions of data and settings: `run_selection` and `run_joint` call the solvers
+    block, joint, similarity   the estimators of a single step
+    steps         the steps as functions of data and settings: `run_selection`, `run_joint`, `run_similarity` call the
+                  solvers
     data          what the steps read: feature groups of labelled samples, of an array or a store
-    base          what the three estimators share; validation: parameters checked
+    base          what the estimators share; validation: parameters checked
     progress      who listens to a fit, displays; time_left: how long it goes on; resume: checkpoints
 
 Choosing settings on parts of the data that took no part in the learning, here whole classes, is cross-fitting
@@ -21,5 +23,6 @@ Choosing settings on parts of the data that took no part in the learning, here w
 from samekind.estimators.block import SparseBlockMetric
 from samekind.estimators.ensemble import EnsembleMetric
 from samekind.estimators.joint import JointMetric
+from samekind.estimators.similarity import TwoCovariance
 
-__all__ = ["EnsembleMetric", "JointMetric", "SparseBlockMetric"]
+__all__ = ["EnsembleMetric", "JointMetric", "SparseBlockMetric", "TwoCovariance"]

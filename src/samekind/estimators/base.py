@@ -1,4 +1,4 @@
-"""What the three estimators share: checking data, using the metric, calibrating its threshold."""
+"""What the estimators share: checking data, using the metric, calibrating its threshold."""
 
 import warnings
 from collections.abc import Callable
@@ -22,6 +22,7 @@ from samekind.kernels.types import Array, IntArray
 from samekind.model.basis import Basis
 from samekind.model.calibration import OperatingPoint
 from samekind.model.metric import Metric
+from samekind.model.similarity import Similarity
 from samekind.relation import class_count_error
 
 MAX_THRESHOLD_PAIRS = 100_000
@@ -45,8 +46,11 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     @property
     def components_(self) -> Array:
         """L^T over all features, (n_components, n_features): `transform(X)` is `(X - mean) @ components_.T`, mean that
-        of the training samples, and then normalised. There are none where groups are normalised sample by sample."""
+        of the training samples, and then normalised. There are none where groups are normalised sample by sample, or
+        where a similarity term counts."""
         metric = self._fitted_metric()
+        if metric.similarity is not None:
+            raise AttributeError("components_: with a similarity term codes are not linear. Use transform.")
         if not metric.basis.is_linear:
             raise AttributeError(
                 f"components_: with normalise_groups={metric.basis.normalise!r} codes are not linear in the "
@@ -160,7 +164,13 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         self.metric_ = metric.with_threshold(best_threshold(distances, same, strategy="balanced"))
 
     def _metric(
-        self, basis: Basis, components: Array | None, data: TrainingData, normalise: Normalise, **notes: Any
+        self,
+        basis: Basis,
+        components: Array | None,
+        data: TrainingData,
+        normalise: Normalise,
+        similarity: Similarity | None = None,
+        **notes: Any,
     ) -> Metric:
         """The learned metric, without the estimator."""
         names = getattr(self, "feature_names_in_", None)
@@ -172,6 +182,7 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             mirror=getattr(self, "mirror", "none"),
             extractor=data.extractor([numbers[name] for name in basis.groups]),
             attributes={"samekind": __version__, "estimator": type(self).__name__, **notes},
+            similarity=similarity,
         )
 
     @property

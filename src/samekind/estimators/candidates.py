@@ -7,11 +7,21 @@ from typing import TYPE_CHECKING, Literal
 
 from samekind.estimators.data import TrainingData, is_store
 from samekind.estimators.joint import JointMetric
-from samekind.estimators.tuning import FEWEST_TO_CHOOSE, PATH, Candidate, GroupsBy, Target, n_paired_classes
+from samekind.estimators.tuning import (
+    FEWEST_TO_CHOOSE,
+    PATH,
+    SHRINKAGES,
+    Candidate,
+    CompareBy,
+    GroupsBy,
+    Target,
+    n_paired_classes,
+)
 from samekind.kernels.lengths import Normalise
 
 if TYPE_CHECKING:
     from samekind.estimators.ensemble import EnsembleMetric
+    from samekind.estimators.similarity import TwoCovariance
 
 SHORT_CODE = 150  # numbers, as in the paper
 PRINCIPAL = {"zero": 600, "identity": 300}  # directions that step 2 learns on at the most, by its ridge's target
@@ -30,6 +40,8 @@ class CandidateGrid:
     principal: int | Literal["auto"] | None
     n_samples: int
     plain_by_rule: bool  # whether plain distance counts too where nothing can be chosen
+    comparisons: tuple[CompareBy, ...]  # what codes may be compared by
+    similarity: TwoCovariance
 
     @classmethod
     def from_estimator(cls, estimator: EnsembleMetric, data: TrainingData) -> CandidateGrid:
@@ -51,6 +63,8 @@ class CandidateGrid:
             estimator.principal,
             len(data.y),
             _plain_by_rule(estimator, data),
+            _comparisons(estimator),
+            estimator._similarity,
         )
 
     def step1_alone(self) -> list[Candidate]:
@@ -78,26 +92,50 @@ class CandidateGrid:
             ]
         return made
 
+    def with_similarity(self) -> list[Candidate]:
+        """The two-covariance model on its own."""
+        if self.comparisons == ("distance",):
+            return []
+        given = self.similarity.shrinkage
+        free = Candidate(self.normalise_groups[0], self.weigh[0], "none", compare_by="similarity")
+        return [replace(free, shrinkage=each) for each in (SHRINKAGES if given == "auto" else (given,))]
+
+    def summed(self, distance: Candidate, similarity: Candidate) -> Candidate | None:
+        """Both together, where they may count together; the model then reads what the metric reads."""
+        together = replace(distance, compare_by="sum", shrinkage=similarity.shrinkage)
+        return together if "sum" in self.comparisons else None
+
     def by_rule(self) -> Candidate:
         """Where nothing can be left out."""
         ridge = None if self.joint.ridge == "auto" else self.joint.ridge
         by_ridge: Target = "none" if ridge is None else "identity"
         target: Target = by_ridge if self.joint.target == "auto" else self.joint.target
         rank = self._n_components(target)
-        plain = self.plain_by_rule and target == "none"
-        return Candidate(self.normalise_groups[0], self.weigh[0], target, ridge, n_components=rank, plain=plain)
+        compare_by, shrinkage = self.comparisons[0], self.similarity.shrinkage
+        plain = self.plain_by_rule and target == "none" and compare_by == "distance"
+        return Candidate(
+            self.normalise_groups[0],
+            self.weigh[0],
+            target,
+            ridge,
+            n_components=rank,
+            plain=plain,
+            compare_by=compare_by,
+            shrinkage=None if compare_by == "distance" else SHRINKAGES[0] if shrinkage == "auto" else shrinkage,
+        )
 
     def shortened(self, candidate: Candidate) -> Candidate | None:
         """The same with short codes, where their length is to be chosen and they are not short."""
-        if self.n_components != "auto" or candidate.n_components is not None:
+        if self.n_components != "auto" or candidate.n_components is not None or candidate.compare_by != "distance":
             return None
         return replace(candidate, n_components=SHORT_CODE)
 
     def planned(self) -> list[Candidate]:
         """As many as will be tried at the most."""
-        alone = self.step1_alone()
-        short = self.shortened(alone[0])
-        return [*alone, *self.with_step2(alone[0]), *([] if short is None else [short])]
+        alone, similar = self.step1_alone(), self.with_similarity()
+        later = [self.shortened(alone[0]), self.summed(alone[0], similar[0]) if similar else None]
+        metrics = [] if self.comparisons == ("similarity",) else [*alone, *self.with_step2(alone[0])]
+        return [*metrics, *similar, *(each for each in later if each is not None)]
 
     @property
     def may_skip_step2(self) -> bool:
@@ -113,6 +151,12 @@ class CandidateGrid:
         if asked == "auto" or (asked is None and target == "zero" and self.joint.target == "auto"):
             return SHORT_CODE if target == "zero" else None
         return asked
+
+
+def _comparisons(estimator: EnsembleMetric) -> tuple[CompareBy, ...]:
+    if estimator.compare_by != "auto":
+        return (estimator.compare_by,)
+    return ("distance",) if estimator.mirror == "distances" else ("distance", "similarity", "sum")
 
 
 def _plain_by_rule(estimator: EnsembleMetric, data: TrainingData) -> bool:

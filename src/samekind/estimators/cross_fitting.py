@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from samekind.estimators.data import TrainingData
 from samekind.estimators.time_left import Stage
 from samekind.estimators.tuning import (
     FEWEST_TO_CHOOSE,
@@ -26,7 +27,7 @@ from samekind.estimators.tuning import (
     judged_rows,
     n_paired_classes,
 )
-from samekind.estimators.two_steps import TwoSteps
+from samekind.estimators.two_steps import TwoSteps, spread
 from samekind.estimators.use import codes_in_use, plain_score
 from samekind.kernels.lengths import Normalise, normalised
 from samekind.kernels.types import Array, IntArray
@@ -60,6 +61,26 @@ class CrossFitting:
         return self._best()
 
     def _best(self) -> tuple[Trial, LeftOut]:
+        comparisons = self.candidates.comparisons
+        best = [] if comparisons == ("similarity",) else [self._best_metric()]
+        if comparisons != ("distance",) and not self.steps.stopped:
+            similar = [self._try(candidate, ["none"]) for candidate in self.candidates.with_similarity()]
+            self.trials += [trial for _, trials in similar for trial in trials]
+            alone = best_of([trial for _, trials in similar for trial in trials])
+            metric = best[0][0] if best else None
+            both = None if metric is None else self.candidates.summed(metric.candidate, alone.candidate)
+            best = best if "distance" in comparisons else []
+            if "similarity" in comparisons:
+                best += [(alone, made) for made, _ in similar if made.candidate == alone.candidate]
+            if both is not None and metric is not None:
+                made, trials = self._try(both, [metric.normalise])
+                self.trials += trials
+                best.append((trials[0], made))
+        chosen = best_of([trial for trial, _ in best])
+        return next((trial, made) for trial, made in best if trial is chosen)
+
+    def _best_metric(self) -> tuple[Trial, LeftOut]:
+        """Of those that are compared by a distance alone."""
         tried: dict[Candidate, LeftOut] = {}
         alone: list[Trial] = []
         for candidate in self.candidates.step1_alone():
@@ -100,13 +121,20 @@ class CrossFitting:
     ) -> list[tuple[Array, NDArray[Any]]]:
         """Codes of the classes left out in each fold, in the scale of the final metric, normalised.
 
-        The metric of a fold has a scale of its own: codes are brought to where the samples that each metric has learned
-        from have the same root mean square length.
+        The metric of a fold has a scale of its own: codes are multiplied so that the samples that each metric has
+        learned from have the same `scale`.
         """
         data, parts = self.steps.data, []
-        length = root_mean_square(codes_in_use(replace(final, normalise="none"), data.X, data.rows))
-        for (codes, labels), own in zip(left_out.parts, left_out.lengths, strict=True):
-            parts.append((normalised(codes * codes.dtype.type(length / own), normalise), labels))
+        if final.similarity is None:
+            length = scale(replace(final, normalise="none"), data)
+            for (codes, labels), own in zip(left_out.parts, left_out.scales, strict=True):
+                parts.append((normalised(codes * codes.dtype.type(length / own), normalise), labels))
+            return parts
+        spread = scale(final, data)
+        for (codes, labels), own in zip(left_out.parts, left_out.scales, strict=True):
+            times = np.full(codes.shape[1], (spread / own) ** 0.5, codes.dtype)
+            times[-1] = spread / own  # the number of a sample counts by itself, its vector by its square
+            parts.append((codes * times, labels))
         return parts
 
     @property
@@ -138,20 +166,32 @@ class Fold:
         self.basis = None if steps.stopped else steps.select_groups(self.data, self.resources)
 
     def judge(self, candidate: Candidate, left_out: LeftOut) -> None:
-        """Add the codes of the samples left out, as they would be used, not normalised."""
+        """Add the codes of the samples left out, as they would be used; not normalised where only a distance counts."""
         assert self.basis is not None
         path = replace(candidate, ridge=None, times=1.0, n_components=None)
         key = (path, candidate.n_components if candidate.target == "zero" else None)
-        learned = self.steps.go_on(self.basis, self.data, candidate, self.resources, self.start.get(key))
+        learned = self.steps.go_on(
+            self.basis,
+            self.data,
+            candidate,
+            self.resources,
+            normalise=left_out.normalisations[0],
+            start=self.start.get(key),
+        )
         if learned.joint is not None:
             self.start[key] = learned.joint.state
-        codes, own = (codes_in_use(learned.metric, self.data.X, rows) for rows in (self.held, self.data.rows))
-        left_out.add(codes, self.labels, root_mean_square(own))
+        held = codes_in_use(learned.metric, self.data.X, self.held)
+        left_out.add(held, self.labels, scale(learned.metric, self.data))
 
     def plain_score(self) -> tuple[float, float]:
-        return plain_score(self.data.X, self.held, self.labels, self.resources.memory_budget)
+        groups = [k for members in self.steps.families.values() for k in members]
+        return plain_score(self.data.X, sorted(groups), self.held, self.labels, self.resources.memory_budget)
 
 
-def root_mean_square(codes: Array) -> float:
-    """Of the lengths of codes; 1 where all are zero."""
+def scale(metric: Metric, data: TrainingData) -> float:
+    """Of the codes of samples to learn from: their root mean square length, or, with a similarity term, the standard
+    deviation of the distances of random pairs of different classes; 1 where that is 0."""
+    codes = codes_in_use(metric, data.X, data.rows)
+    if metric.similarity is not None:
+        return spread(codes, data.y, metric.distance_function)
     return float(np.sqrt(np.mean(np.sum(codes.astype(np.float64) ** 2, axis=1)))) or 1.0

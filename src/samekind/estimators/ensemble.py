@@ -15,18 +15,19 @@ from sklearn.exceptions import ConvergenceWarning
 
 from samekind.estimators.base import MetricLearner
 from samekind.estimators.block import SparseBlockMetric
-from samekind.estimators.candidates import CandidateGrid
+from samekind.estimators.candidates import SHORT_CODE, CandidateGrid
 from samekind.estimators.cross_fitting import CrossFitting
 from samekind.estimators.data import TrainingData
 from samekind.estimators.joint import JointMetric
 from samekind.estimators.progress import Listeners
 from samekind.estimators.resume import snapshots_for
 from samekind.estimators.schedule import stages_of_final_fit, stages_of_fit
+from samekind.estimators.similarity import TwoCovariance
 from samekind.estimators.steps import JointSolution, Resources, convergence_message
 from samekind.estimators.time_left import Stage
 from samekind.estimators.tuning import LeftOut, Trial, class_folds
 from samekind.estimators.two_steps import Learned, TwoSteps
-from samekind.estimators.use import groups_with_mirror
+from samekind.estimators.use import as_learned_from, groups_with_mirror
 from samekind.estimators.validation import check_callback, check_choice, check_count, check_cv, check_number
 from samekind.events import Event
 from samekind.kernels.lengths import Normalise
@@ -61,6 +62,14 @@ class EnsembleMetric(MetricLearner):
         classes left out: how strongly step 2 is held to step 1's metric (`"identity"`), a free joint metric of low rank
         (`"zero"`), or step 1 alone; without classes left out, step 1 alone unless a ridge
         is given.
+    compare_by : "distance", "similarity", "sum" or "auto"
+        What codes are compared by: the squared distance that the steps learn; the two-covariance model on the features
+        that step 1 leaves, in the place of step 2; the sum of both, in which the second counts twice as much; or which
+        of these is best on classes left out. All but "distance" give codes of a vector and a number
+        (`Metric.split_codes`).
+    similarity : TwoCovariance or None
+        Settings of the two-covariance model (`similarity__shrinkage` and so on), None for the defaults. Its
+        `n_components` is that of this estimator where it has none; `shrinkage="auto"` is chosen on classes left out.
     normalise_groups : "auto", "none", "scale", "root" or "unit"
         What becomes of the features of each group between the steps: as they are; divided by the square root of their
         root mean square length over the training samples; or divided by (the square root of) their length in
@@ -77,7 +86,8 @@ class EnsembleMetric(MetricLearner):
         classes left out, or "none" ("root" for pictures).
     mirror : "none", "mean" or "distances"
         How the mirror image of a picture counts where a store of pictures is learned from; see `Metric`. Step 1 then
-        chooses among the regions whose mirror image is in the store too.
+        chooses among the regions whose mirror image is in the store too. With "mean" all is learned from the means of
+        pictures and their mirror images, in which both regions of a mirror pair say the same: one of them is enough.
     cv : "auto", int, float or None
         Cross-fitting over classes: settings that are "auto" are chosen, and `metric_.calibration` is learned, on
         classes that took no part in the learning of the metric that judges them. An int: so many folds of classes; a
@@ -142,6 +152,8 @@ class EnsembleMetric(MetricLearner):
         n_components: int | Literal["auto"] | None = None,
         selection: SparseBlockMetric | Basis | None = None,
         joint: JointMetric | None = None,
+        compare_by: Literal["distance", "similarity", "sum", "auto"] = "distance",
+        similarity: TwoCovariance | None = None,
         normalise_groups: Literal["auto", "none", "scale", "root", "unit"] = "auto",
         weigh: float | Literal["auto"] = "auto",
         principal: int | Literal["auto"] | None = "auto",
@@ -162,6 +174,8 @@ class EnsembleMetric(MetricLearner):
         self.n_components = n_components
         self.selection = selection
         self.joint = joint
+        self.compare_by = compare_by
+        self.similarity = similarity
         self.normalise_groups = normalise_groups
         self.weigh = weigh
         self.principal = principal
@@ -176,8 +190,13 @@ class EnsembleMetric(MetricLearner):
         self.callback = callback
 
     def set_params(self, **params: Any) -> Self:
-        """As of any estimator; `selection__...` and `joint__...` make the step where it is None."""
-        for name, step in (("selection", SparseBlockMetric()), ("joint", JointMetric(target="auto"))):
+        """As of any estimator; `selection__...`, `joint__...` and `similarity__...` make the step where it is None."""
+        steps = (
+            ("selection", SparseBlockMetric()),
+            ("joint", JointMetric(target="auto")),
+            ("similarity", _similarity()),
+        )
+        for name, step in steps:
             nested = any(key.startswith(f"{name}__") for key in params)
             if nested and getattr(self, name) is None and name not in params:
                 setattr(self, name, step)
@@ -190,7 +209,7 @@ class EnsembleMetric(MetricLearner):
         """
         X, y, rows = self._checked_data(X, y, rows)
         self._check_parameters()
-        data = TrainingData.from_samples(X, y, rows, self.feature_groups)
+        data = TrainingData.from_samples(as_learned_from(X, self.mirror), y, rows, self.feature_groups)
         families = self._families(data)
         with Listeners(self.verbose, self.callback) as listeners:
             with single_threaded_blas():
@@ -200,7 +219,7 @@ class EnsembleMetric(MetricLearner):
                 listeners.plan(stages_of_fit(steps, fitting.splits))
                 chosen, left_out = fitting.choose()
                 listeners.plan(stages_of_final_fit(steps, chosen.candidate, fitting.splits))
-                learned = steps.learn(chosen.candidate, fitting.fallback)
+                learned = steps.learn(chosen.candidate, chosen.normalise, fitting.fallback)
             listeners.begin(Stage("calibration"))
             if listeners.stopped and learned.joint is None:  # codes of another metric cannot calibrate that of step 1
                 left_out = None
@@ -221,6 +240,15 @@ class EnsembleMetric(MetricLearner):
         given = {"loss": self.loss, "n_components": self.n_components}
         return step.set_params(**{name: value for name, value in given.items() if value is not None})
 
+    @property
+    def _similarity(self) -> TwoCovariance:
+        """The settings of the two-covariance model."""
+        step = _similarity() if self.similarity is None else clone(self.similarity)
+        if step.n_components is None:
+            asked: int | str | None = self._joint.n_components
+            step.set_params(n_components=SHORT_CODE if asked == "auto" else asked)
+        return step
+
     def step1(self) -> SparseBlockMetric:
         """Step 1 alone, with the settings that it has here."""
         shared = ("memory_budget", "random_state", "checkpoint", "n_jobs", "verbose", "callback")
@@ -237,6 +265,11 @@ class EnsembleMetric(MetricLearner):
             raise ValueError(f"selection={self.selection!r} must be a SparseBlockMetric, a Basis or None.")
         if not isinstance(self.joint, JointMetric | None):
             raise ValueError(f"joint={self.joint!r} must be a JointMetric or None.")
+        if not isinstance(self.similarity, TwoCovariance | None):
+            raise ValueError(f"similarity={self.similarity!r} must be a TwoCovariance or None.")
+        check_choice("compare_by", self.compare_by, ["distance", "similarity", "sum", "auto"])
+        if self.compare_by in ("similarity", "sum") and self.mirror == "distances":
+            raise ValueError(f'compare_by={self.compare_by!r} takes mirror="none" or "mean", not "distances".')
         check_choice("normalise_groups", self.normalise_groups, ["auto", *GROUPS])
         check_choice("normalise", self.normalise, ["auto", "none", "root", "unit"])
         check_choice("mirror", self.mirror, MIRRORS)
@@ -250,13 +283,14 @@ class EnsembleMetric(MetricLearner):
         check_callback(self.callback)
         self._selection.check_settings()
         self._joint.set_params(n_components=None).check_settings()
+        self._similarity.check_settings()
 
     def _families(self, data: TrainingData) -> dict[Hashable, list[int]]:
         """The groups of each family that may be chosen."""
         families = data.families(self.families)
         if self.mirror == "none":
             return families
-        usable = set(groups_with_mirror(data.X))
+        usable = set(groups_with_mirror(data.X, self.mirror))
         left = {family: [k for k in members if k in usable] for family, members in families.items()}
         return {family: members for family, members in left.items() if members}
 
@@ -299,3 +333,8 @@ class EnsembleMetric(MetricLearner):
         beaten = fitting.beaten_by_plain
         if beaten is not None:
             warnings.warn(beaten, UserWarning, stacklevel=4)
+
+
+def _similarity() -> TwoCovariance:
+    """The settings that it has without any."""
+    return TwoCovariance(shrinkage="auto")

@@ -12,6 +12,7 @@ from typing import Any
 from samekind.estimators.block import SparseBlockMetric
 from samekind.estimators.ensemble import EnsembleMetric
 from samekind.estimators.joint import JointMetric
+from samekind.estimators.similarity import TwoCovariance
 
 Settings = dict[str, Any]
 
@@ -32,6 +33,8 @@ PICTURES: Settings = {
     "joint__target": "auto",
     "joint__ridge": "auto",
     "joint__pair_balance": "samples",
+    "compare_by": "auto",
+    "similarity__shrinkage": "auto",
 }
 
 PRESETS: dict[str, Settings] = {
@@ -58,6 +61,7 @@ PRESETS: dict[str, Settings] = {
         "joint__ridge": 1.0,
         "joint__threshold": 14.0,
         "joint__pair_balance": "equal",
+        "compare_by": "distance",
     },
 }
 
@@ -72,7 +76,9 @@ MANY_FACES: Settings = PICTURES | {
     "cv": None,
     "selection__whiten": 45,
     "joint__target": "zero",
-    "joint__ridge": 3.0,
+    "joint__ridge": 1.0,
+    "compare_by": "sum",
+    "similarity__shrinkage": 0.3,
 }
 
 _RUN = {"memory_budget", "random_state", "checkpoint", "n_jobs", "verbose", "callback"}
@@ -81,9 +87,9 @@ _NONE_IS_A_WORD = {"normalise", "normalise_groups", "mirror", "selection__normal
 
 def names() -> list[str]:
     """Every setting that can be changed."""
-    learner = EnsembleMetric(selection=SparseBlockMetric(), joint=JointMetric())
+    learner = EnsembleMetric(selection=SparseBlockMetric(), joint=JointMetric(), similarity=TwoCovariance())
     known = learner.get_params(deep=True)
-    inner = {"selection", "joint", "feature_groups", "families", "selection__feature_groups"}
+    inner = {"selection", "joint", "similarity", "feature_groups", "families", "selection__feature_groups"}
     return [*sorted(name for name in known if name not in inner and name.rsplit("__", 1)[-1] not in _RUN), "roots"]
 
 
@@ -108,7 +114,9 @@ def learner(settings: Mapping[str, Any], **more: Any) -> EnsembleMetric:
     given = {name: value for name, value in settings.items() if name != "roots"}
     if not isinstance(settings.get("roots", False), bool):
         raise ValueError(f"roots={settings['roots']!r} must be true or false.")
-    made = EnsembleMetric(selection=SparseBlockMetric(), joint=JointMetric(target="auto"))
+    made = EnsembleMetric(
+        selection=SparseBlockMetric(), joint=JointMetric(target="auto"), similarity=TwoCovariance(shrinkage="auto")
+    )
     made.set_params(**given)
     return made.set_params(**more)
 

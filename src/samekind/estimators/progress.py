@@ -9,7 +9,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,9 +38,7 @@ class Listeners(AbstractContextManager["Listeners"]):
             self._display.__enter__()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         if self._display:
             self._display.__exit__(kind, error, trace)
 
@@ -84,9 +81,7 @@ class Display(AbstractContextManager["Display"], ABC):
         self._stage: Stage | None = None
         self._n_parts = 0
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         return None
 
     def plan(self, stages: Sequence[Stage]) -> None:
@@ -175,9 +170,7 @@ class ProgressBars(Display):
             self._add(self._first, None)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
         if kind is None:
             self._finish()
         self._progress.stop()

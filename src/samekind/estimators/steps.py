@@ -2,6 +2,7 @@
 
 run_selection   Algorithm 1, once per family of feature groups  -> Basis
 run_joint       Algorithm 2 on the features of a basis           -> components
+run_similarity  the two-covariance model on the same features   -> similarity term
 """
 
 from __future__ import annotations
@@ -35,14 +36,17 @@ from samekind.estimators.validation import (
     search_from,
     trace_bound_from,
 )
+from samekind.kernels.similarity import similarity_directions
 from samekind.kernels.spectral import Matrix, with_fixed_signs
 from samekind.kernels.types import Array, IntArray
 from samekind.losses import Loss
 from samekind.model.basis import Basis
+from samekind.model.similarity import Similarity
 from samekind.objective import Objective
 from samekind.relation import Relation
 from samekind.solvers.joint import JointOptions, JointProblem, JointResult, JointState, solve_joint
 from samekind.solvers.selection import SelectionOptions, SelectionResult, SelectionState, select_groups
+from samekind.solvers.two_covariance import TwoCovarianceModel, fit_two_covariance
 from samekind.store import FeatureStore, centred, panels_of
 
 COPY_SHARE = 1 / 16  # of the memory budget: whitened groups that take less, beside it, are kept
@@ -284,6 +288,30 @@ def run_joint(
         L = result.L if directions is None else directions @ result.L
         components = scale * L.T
     return JointSolution(components, result, ridge, state)
+
+
+def run_similarity(
+    Z: Array, y: NDArray[Any], step: Any, sample_weight: NDArray[np.float64] | None = None
+) -> tuple[Similarity, TwoCovarianceModel]:
+    """The two-covariance model as the estimator `step` says, on the features Z (N, D) of samples with labels y."""
+    Zc = centred(Z)
+    directions = principal_directions(Zc, step.principal)
+    _, classes = np.unique(y, return_inverse=True)
+    model = fit_two_covariance(
+        Zc if directions is None else _times(Zc, directions),
+        classes,
+        shrinkage=step.shrinkage,
+        max_iter=step.max_iter,
+        tol=step.tol,
+        sample_weight=sample_weight,
+    )
+    V, b = similarity_directions(model.between, model.within)
+    kept = slice(max(1, min(step.n_components or len(b), int((b > 0).sum()))))
+    over = (V * np.sqrt(b / (1 + 2 * b)))[:, kept]
+    components = (over if directions is None else directions.astype(np.float64) @ over).T
+    shift = components @ Z.mean(axis=0, dtype=np.float64) + over.T @ model.mean
+    dtype = Z.dtype
+    return Similarity(components.astype(dtype), shift.astype(dtype), (1 / (1 + b[kept])).astype(dtype)), model
 
 
 def principal_directions(Z: Array, n: int | None) -> Array | None:

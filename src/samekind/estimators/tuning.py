@@ -10,19 +10,22 @@ path of ridges, each solution starting the next. What was tried, and how it did,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from samekind.evaluation import verify_codes
+from samekind.evaluation.pairs import Distance
 from samekind.evaluation.query_figures import query_figures
 from samekind.kernels.lengths import Normalise, normalised
+from samekind.kernels.similarity import offset_distances
 from samekind.kernels.types import Array, IntArray
 
 Target = Literal["zero", "identity", "none"]
 GroupsBy = Literal["none", "scale", "root", "unit"]
+CompareBy = Literal["distance", "similarity", "sum"]
 
 FEWEST_CLASSES = 4  # of two samples or more: below, none can be left out
 FEWEST_TO_CHOOSE = 6  # with fewer, what is best on those left out is chance; from so many on there are three folds
@@ -32,6 +35,7 @@ NEGLIGIBLE = 0.002  # of the score: a simpler candidate that is worse by less is
 JUDGED = 3_000  # samples left out that are judged at the most
 
 PATH = (1.0, 0.1, 0.01, 0.001)  # ridges around step 1, largest first
+SHRINKAGES = (0.6, 0.3, 0.1)  # of the two-covariance model, largest first
 
 
 @dataclass(frozen=True)
@@ -45,9 +49,15 @@ class Candidate:
     times: float = 1.0
     n_components: int | None = None
     plain: bool = False  # whether plain distance over all features counts as much as step 1's metric
+    compare_by: CompareBy = "distance"  # what codes are compared by: this metric, the two-covariance model, or both
+    shrinkage: float | None = None  # of the two-covariance model
 
     def __str__(self) -> str:
+        if self.compare_by == "sum":
+            return f"{replace(self, compare_by='distance')}; and two-covariance model, shrinkage {self.shrinkage:g}"
         between = f"groups {self.normalise_groups}, weigh {self.weigh:g}"
+        if self.compare_by == "similarity":
+            return f"two-covariance model, shrinkage {self.shrinkage:g}, {between}"
         if self.target == "none":
             return f"step 1 {'and plain distance' if self.plain else 'alone'}, {between}"
         ridge = f"{self.ridge:g}" if self.ridge is not None else "auto" if self.times == 1 else f"{self.times:g} x auto"
@@ -93,14 +103,19 @@ class LeftOut:
     candidate: Candidate
     normalisations: Sequence[Normalise]
     parts: list[tuple[Array, NDArray[Any]]] = field(default_factory=list)
-    lengths: list[float] = field(default_factory=list)  # root mean square, of the samples that were learned from
+    scales: list[float] = field(
+        default_factory=list
+    )  # of the samples that were learned from: see `cross_fitting.scale`
     _figures: list[list[tuple[float, NDArray[np.float64]]]] = field(default_factory=list)  # fold, normalisation
 
-    def add(self, codes: Array, labels: NDArray[Any], length: float) -> None:
-        """Those of a fold, judged with each normalisation."""
+    def add(self, codes: Array, labels: NDArray[Any], scale: float) -> None:
+        """Those of a fold, judged with each normalisation; with a similarity term they are normalised already."""
         self.parts.append((codes, labels))
-        self.lengths.append(length)
-        self._figures.append([_figures(normalised(codes, each), labels) for each in self.normalisations])
+        self.scales.append(scale)
+        if self.candidate.compare_by == "distance":
+            self._figures.append([_figures(normalised(codes, each), labels) for each in self.normalisations])
+        else:
+            self._figures.append([_figures(codes, labels, offset_distances)])
 
     def trials(self) -> list[Trial]:
         """One for each normalisation, over all folds."""
@@ -113,10 +128,10 @@ class LeftOut:
         return made
 
 
-def _figures(codes: Array, labels: NDArray[Any]) -> tuple[float, NDArray[np.float64]]:
+def _figures(codes: Array, labels: NDArray[Any], distance: Distance | None = None) -> tuple[float, NDArray[np.float64]]:
     """AUC of pairs, and the average precision of each class, mean over its queries."""
-    auc = verify_codes(codes, labels).auc
-    figures = query_figures(codes, labels, n_neighbors=1)
+    auc = verify_codes(codes, labels, distance=distance).auc
+    figures = query_figures(codes, labels, distance=distance, n_neighbors=1)
     known = ~np.isnan(figures.average_precision)
     _, classes = np.unique(figures.classes[known], return_inverse=True)
     return auc, np.bincount(classes, figures.average_precision[known]) / np.bincount(classes)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import clone
 
 from samekind.estimators.candidates import CandidateGrid
@@ -18,14 +19,17 @@ from samekind.estimators.steps import (
     limited,
     run_joint,
     run_selection,
+    run_similarity,
     shortened,
     warn_of_zero,
 )
 from samekind.estimators.time_left import Stage
 from samekind.estimators.tuning import Candidate
 from samekind.estimators.validation import ridge_from
+from samekind.evaluation.pairs import Distance, pair_distances
 from samekind.kernels.lengths import Normalise
-from samekind.kernels.types import Array, IntArray
+from samekind.kernels.similarity import offset_distances
+from samekind.kernels.types import Array
 from samekind.model.basis import Basis
 from samekind.model.metric import Metric
 from samekind.relation import Relation
@@ -34,6 +38,8 @@ from samekind.store import centred
 if TYPE_CHECKING:
     from samekind.estimators.ensemble import EnsembleMetric
 
+SIMILARITY_WEIGHT = 2.0  # of the similarity beside the metric, where the distances of both have the same spread
+SPREAD_PAIRS = 100_000  # random pairs that show how much distances differ
 FOLD_TOL, FOLD_ITERATIONS = 1e-2, 100  # of both steps, of step 2 on a fold: enough to choose by
 
 
@@ -70,7 +76,7 @@ class TwoSteps:
         step.set_params(tol=max(step.tol, FOLD_TOL))
         return run_selection(data, step, self.families, resources).basis
 
-    def learn(self, candidate: Candidate, fallback: Basis | None = None) -> Learned:
+    def learn(self, candidate: Candidate, normalise: Normalise, fallback: Basis | None = None) -> Learned:
         """Both steps on all samples; `fallback` is what step 1 chose on a fold, for a fit that was stopped."""
         given = self.estimator._given_basis()
         if given is None and self.stopped:
@@ -87,21 +93,50 @@ class TwoSteps:
         if self.stopped:
             candidate = Candidate("none", 1.0, "none", n_components=candidate.n_components)
         self.resources.listeners.begin(Stage("joint"))
-        return self.go_on(self.selection.basis, self.data, candidate, self.resources)
+        return self.go_on(self.selection.basis, self.data, candidate, self.resources, normalise=normalise)
 
     def go_on(
-        self, basis: Basis, data: TrainingData, candidate: Candidate, resources: Resources, start: Any = None
+        self,
+        basis: Basis,
+        data: TrainingData,
+        candidate: Candidate,
+        resources: Resources,
+        *,
+        normalise: Normalise = "none",
+        start: Any = None,
     ) -> Learned:
-        """From what step 1 chose to a metric, on some samples; `start` is the `state` of a similar solution."""
-        step = clone(self.candidates.joint)
+        """From what step 1 chose to a metric, on some samples; `start` is the `state` of a similar solution.
+
+        Codes are left as they are, to be normalised in several ways, unless a similarity term is weighed against them.
+        """
+        data = data.part(limited(data.y, self.candidates.joint.min_per_class, None))
+        basis = between_steps(basis, data, candidate)
+        if candidate.compare_by == "distance" and candidate.target == "none" and _whole(basis, candidate):
+            return Learned(self.metric(basis, None), None)
+        Z = basis.transform(data.X, data.rows)
+        joint, components = None, None
+        if candidate.compare_by == "similarity":
+            components = np.zeros((0, basis.n_codes))
+        elif candidate.target != "none":
+            joint = self.joint(Z, data.y, basis, candidate, resources, start)
+            components = joint.components
+        elif not _whole(basis, candidate):
+            components = shortened(None, centred(Z), basis.weights, candidate.n_components)
+        ridges = {} if joint is None else {"ridge": [self.selection.ridge if self.selection else 0.0, joint.ridge]}
+        metric = self.metric(basis, components, **ridges)
+        if candidate.compare_by != "distance":
+            step = clone(self.candidates.similarity).set_params(shrinkage=candidate.shrinkage)
+            similarity, _ = run_similarity(Z, data.y, step)
+            metric = in_balance(replace(metric, normalise=normalise, similarity=similarity), Z, data.y)
+        return Learned(metric, joint)
+
+    def joint(
+        self, Z: Array, y: NDArray[Any], basis: Basis, candidate: Candidate, resources: Resources, start: Any
+    ) -> JointSolution:
+        """Step 2 on the features Z of samples with labels y."""
+        step, relation = clone(self.candidates.joint), Relation.from_labels(y)
         if resources.part:  # a fold, to choose by
             step.set_params(tol=max(step.tol, FOLD_TOL), max_iter=min(step.max_iter, FOLD_ITERATIONS))
-        places = limited(data.y, step.min_per_class, None)
-        rows, y = data.rows[places], data.y[places]
-        basis = between_steps(basis, data, rows, candidate)
-        relation = Relation.from_labels(y)
-        if candidate.target == "none":
-            return Learned(self.metric(basis, _short(basis, data, rows, candidate), "none"), None)
         principal = self.candidates.principal_directions(candidate.target)
         dims = min(principal or basis.n_codes, basis.n_codes)
         by_rule = candidate.times * ridge_from("auto", dims, candidate.target == "identity")
@@ -110,9 +145,8 @@ class TwoSteps:
             ridge=by_rule if candidate.ridge is None else candidate.ridge,
             n_components=None if candidate.n_components is None else min(candidate.n_components, basis.n_codes),
         )
-        Z = basis.transform(data.X, rows[relation.order])
         made = run_joint(
-            Z,
+            Z[relation.order],
             relation,
             step,
             resources,
@@ -124,38 +158,59 @@ class TwoSteps:
         if not len(made.components):
             warn_of_zero()
             made = replace(made, components=np.zeros((1, basis.n_codes)))
-        ridge1 = 0.0 if self.selection is None else self.selection.ridge
-        return Learned(self.metric(basis, made.components, "none", ridge=[ridge1, made.ridge]), made)
+        return made
 
     def step1_metric(self, selection: Selection) -> Metric:
         """What step 1 alone gives: zero where it chose nothing."""
         if selection.basis is None:
             empty = Basis.plain(np.arange(1), self.data.n_features, mean=np.zeros(1))
-            return self.metric(empty, np.zeros((1, 1)), "none")
-        return self.metric(replace(selection.basis, normalise="none", weigh=1.0), None, "none")
+            return self.metric(empty, np.zeros((1, 1)))
+        return self.metric(replace(selection.basis, normalise="none", weigh=1.0), None)
 
-    def metric(self, basis: Basis, components: Array | None, normalise: Normalise, **notes: Any) -> Metric:
-        dtype = self.data.dtype
-        return self.estimator._metric(
-            basis, None if components is None else components.astype(dtype), self.data, normalise, **notes
-        )
+    def metric(self, basis: Basis, components: Array | None, **notes: Any) -> Metric:
+        """Codes not normalised."""
+        cast = None if components is None else components.astype(self.data.dtype)
+        return self.estimator._metric(basis, cast, self.data, "none", **notes)
 
 
-def between_steps(basis: Basis, data: TrainingData, rows: IntArray, candidate: Candidate) -> Basis:
+def in_balance(metric: Metric, Z: Array, y: NDArray[Any]) -> Metric:
+    """With a similarity term that counts `SIMILARITY_WEIGHT` times as much as the codes.
+
+    That is, its part of the distances of samples of different classes has so many times the standard deviation of
+    theirs, on the features Z of samples with labels y. Where there are no codes, it stays as it is.
+    """
+    similarity = metric.similarity
+    assert similarity is not None
+    codes = metric.codes_of_features(Z)
+    n_own = codes.shape[1] - similarity.n_codes
+    if not n_own:
+        return metric
+    own, other = spread(codes[:, :n_own], y, None), spread(codes[:, n_own:], y, offset_distances)
+    return replace(metric, similarity=similarity.times(SIMILARITY_WEIGHT * own / other))
+
+
+def spread(codes: Array, y: NDArray[Any], distance: Distance | None) -> float:
+    """Standard deviation of the distances of random pairs of samples of different classes; 1 where it is 0."""
+    pairs = np.random.RandomState(0).randint(len(y), size=(SPREAD_PAIRS, 2))
+    other = pairs[y[pairs[:, 0]] != y[pairs[:, 1]]]
+    return float(np.std(pair_distances(codes, other, distance=distance))) or 1.0
+
+
+def between_steps(basis: Basis, data: TrainingData, candidate: Candidate) -> Basis:
     """What step 2 learns on: groups normalised and features weighted as a candidate says."""
     if candidate.normalise_groups == "scale":
-        made = replace(basis, normalise="none", weigh=candidate.weigh).scaled(data.X, rows)
+        made = replace(basis, normalise="none", weigh=candidate.weigh).scaled(data.X, data.rows)
     else:
         made = replace(basis, normalise=candidate.normalise_groups, weigh=candidate.weigh)
-    return with_plain_distance(made, data, rows) if candidate.plain else made
+    return with_plain_distance(made, data) if candidate.plain else made
 
 
-def with_plain_distance(basis: Basis, data: TrainingData, rows: IntArray) -> Basis:
+def with_plain_distance(basis: Basis, data: TrainingData) -> Basis:
     """A basis of all groups whose distance is the mean of that of a linear basis and of plain Euclidean distance.
 
     Plain distance is multiplied so that both have the same mean over the samples.
     """
-    own, plain = (_mean_square(each.transform(data.X, rows)) for each in (basis, data.plain_basis()))
+    own, plain = (_mean_square(each.transform(data.X, data.rows)) for each in (basis, data.plain_basis()))
     place = {name: at for at, name in enumerate(basis.groups)}
     factors = {}
     for k, (name, columns) in enumerate(zip(data.groups.names, data.groups.columns, strict=True)):
@@ -173,9 +228,6 @@ def _mean_square(Z: Array) -> float:
     return float(Z.var(axis=0, dtype=np.float64).sum())
 
 
-def _short(basis: Basis, data: TrainingData, rows: IntArray, candidate: Candidate) -> Array | None:
-    """Step 1's own codes, as short as asked for."""
-    n = candidate.n_components
-    if n is None or n >= basis.n_codes:
-        return None
-    return shortened(None, centred(basis.transform(data.X, rows)), basis.weights, n)
+def _whole(basis: Basis, candidate: Candidate) -> bool:
+    """Whether step 1's own codes are short enough."""
+    return candidate.n_components is None or candidate.n_components >= basis.n_codes

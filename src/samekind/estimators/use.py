@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,9 @@ from samekind.evaluation.pairs import label_pairs
 from samekind.feature_store import FeatureStore
 from samekind.kernels.distances import squared_distances
 from samekind.kernels.flips import flip_free_codes
-from samekind.kernels.types import Array, IntArray
+from samekind.kernels.types import Array, IntArray, Mirror
 from samekind.model.metric import Metric
+from samekind.store.views import MirrorMeansOf
 
 MAX_PLAIN = 1_500  # samples whose plain distances are held at once, N x N
 
@@ -23,29 +25,35 @@ def codes_in_use(metric: Metric, X: Any, rows: IntArray) -> Array:
 
     Mirror images come from the descriptors that a store of pictures has.
     """
-    if metric.mirror == "none":
-        return metric.transform(X, rows)
-    from samekind.extraction import mirror_means
-
-    means = mirror_means(X)
-    if metric.mirror == "mean":
-        return metric.transform(means, rows)
-    parts = []
+    if metric.mirror != "distances":
+        return metric.transform(as_learned_from(X, metric.mirror), rows)
+    means, parts = as_learned_from(X, "mean"), []
     for plain, mean in zip(metric.basis.read(X, rows), metric.basis.read(means, rows), strict=True):
         parts.append(flip_free_codes(metric.transform(plain), metric.transform(2 * mean - plain)))
     return np.concatenate(parts)
 
 
-def groups_with_mirror(X: Any) -> list[int]:
-    """The groups of a store of pictures whose mirror image is in it too."""
-    if not isinstance(X, FeatureStore) or not X.front_end:
-        raise ValueError(
-            'mirror="mean" and "distances" are for stores of pictures, but this is data without pictures: leave mirror '
-            'at "none".'
-        )
+def as_learned_from(X: Any, mirror: Mirror) -> Any:
+    """What a learner reads of an array or a store: means of pictures and mirror images where codes are of these."""
+    if mirror != "mean" or isinstance(X, MirrorMeansOf):
+        return X
+    _check_pictures(X)
+    from samekind.extraction import mirror_means
+
+    return mirror_means(X)
+
+
+def groups_with_mirror(X: Any, mirror: Mirror) -> list[int]:
+    """The groups of a store of pictures whose mirror image is in it too.
+
+    Means of a picture and its mirror image are the same in both regions of a mirror pair, in other coordinates: then
+    only the first of the two is among them.
+    """
+    _check_pictures(X)
     from samekind.extraction import mirrored_groups
 
-    usable = np.flatnonzero(mirrored_groups(X) >= 0)
+    mirrors = mirrored_groups(X.store if isinstance(X, MirrorMeansOf) else X)
+    usable = np.flatnonzero(mirrors >= (np.arange(len(mirrors)) if mirror == "mean" else 0))
     if not len(usable):
         raise ValueError(
             "No region of this store has its mirror image in it, so that mirror images cannot count: extract the "
@@ -54,27 +62,37 @@ def groups_with_mirror(X: Any) -> list[int]:
     return [int(k) for k in usable]
 
 
-def plain_score(X: Any, rows: IntArray, labels: NDArray[Any], memory_budget: int) -> tuple[float, float]:
-    """AUC of pairs and mean average precision of plain Euclidean distance over all features."""
+def _check_pictures(X: Any) -> None:
+    if not isinstance(X, FeatureStore) or not X.front_end:
+        raise ValueError(
+            'mirror="mean" and "distances" are for stores of pictures, but this is data without pictures: leave mirror '
+            'at "none".'
+        )
+
+
+def plain_score(
+    X: Any, groups: Sequence[int], rows: IntArray, labels: NDArray[Any], memory_budget: int
+) -> tuple[float, float]:
+    """AUC of pairs and mean average precision of plain Euclidean distance over all features, of a store of `groups`."""
     most = min(MAX_PLAIN, int((memory_budget / 16) ** 0.5))
     if len(rows) > most:
         kept = np.sort(np.random.RandomState(0).permutation(len(rows))[:most])
         rows, labels = rows[kept], labels[kept]
     D = np.zeros((len(rows), len(rows)))
-    for panel in _panels(X, rows):
+    for panel in _panels(X, groups, rows):
         D += squared_distances(panel, panel)
     pairs, same = label_pairs(labels)
     auc = verify(D[pairs[:, 0], pairs[:, 1]], same).auc
     return auc, mean_average_precision(_embedded(D), labels)
 
 
-def _panels(X: Any, rows: IntArray) -> Any:
+def _panels(X: Any, groups: Sequence[int], rows: IntArray) -> Any:
     if not isinstance(X, FeatureStore):
         yield np.asarray(X[rows], np.float64) - X[rows].mean(axis=0)
         return
     from samekind.store import panels_of
 
-    for panel in panels_of(X, range(len(X.group_sizes)), rows):
+    for panel in panels_of(X, groups, rows):
         yield panel.Z.astype(np.float64)
 
 

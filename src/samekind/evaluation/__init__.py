@@ -3,23 +3,22 @@
 matplotlib and jinja2 are imported when plots and reports are first asked for. LFW's protocol is in `samekind.lfw`.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from samekind.evaluation.folds import FoldsResult, compare_folds, verify_folds
+from samekind.evaluation.pairs import label_pairs, pair_distances
 from samekind.evaluation.retrieval import RetrievalResult, knn_error, mean_average_precision, retrieve
 from samekind.evaluation.verification import (
     RocCurve,
     VerificationResult,
     accuracy,
     best_threshold,
-    label_pairs,
-    pair_distances,
     roc_curve,
     verify,
     verify_codes,
 )
 from samekind.kernels.flips import flip_free_codes, flip_free_distances, flip_free_queries
+from samekind.lazy import lazy_names
 
 if TYPE_CHECKING:
     from samekind.evaluation._reliability import reliability
@@ -79,33 +78,16 @@ __all__ = [
     "write_report",
 ]
 
-_LAZY = {
-    "CalibrationDisplay": "displays",
-    "Evaluation": "evaluated",
-    "ClassKFold": "model_selection",
-    "ConvergenceDisplay": "displays",
-    "CoverageDisplay": "displays",
-    "RegionsDisplay": "displays",
-    "DistanceHistogramDisplay": "displays",
-    "FoldsDisplay": "displays",
-    "RocDisplay": "displays",
-    "SpectrumDisplay": "displays",
-    "Section": "report",
-    "Table": "report",
-    "calibrate": "calibrating",
-    "evaluate_codes": "evaluating",
-    "reliability": "_reliability",
-    "mean_average_precision_score": "model_selection",
-    "pair_auc_score": "model_selection",
-    "write_report": "report",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+_DISPLAYS = ("Calibration", "Convergence", "Coverage", "DistanceHistogram", "Folds", "Regions", "Roc", "Spectrum")
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
+        "displays": [f"{name}Display" for name in _DISPLAYS],
+        "evaluated": ["Evaluation"],
+        "model_selection": ["ClassKFold", "mean_average_precision_score", "pair_auc_score"],
+        "report": ["Section", "Table", "write_report"],
+        "calibrating": ["calibrate"],
+        "evaluating": ["evaluate_codes"],
+        "_reliability": ["reliability"],
+    },
+)

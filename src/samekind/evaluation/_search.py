@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from samekind.evaluation._checks import check_at_least, check_codes, check_labels, check_same_length
-from samekind.evaluation.class_pairs import Distance, compared
+from samekind.evaluation.pairs import Distance, compared
 from samekind.kernels.distances import euclidean_factors
 
 # Per query and gallery sample: two float64 copies of the distance, masks, and at worst the places of ties.

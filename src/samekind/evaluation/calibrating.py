@@ -18,7 +18,8 @@ from samekind.evaluation.class_bootstrap import (
     interval,
     true_match_rates,
 )
-from samekind.evaluation.class_pairs import MAX_PAIRS, BothKinds, Distance, class_pairs
+from samekind.evaluation.class_pairs import MAX_PAIRS, BothKinds, class_pairs
+from samekind.evaluation.pairs import Distance
 from samekind.model.calibration import Calibration, OperatingPoint, smallest_supported_rate
 
 FALSE_MATCH_RATES = (1e-1, 1e-2, 1e-3, 1e-4)
@@ -39,8 +40,9 @@ def calibrate(
     parts: Sequence[tuple[ArrayLike, ArrayLike]] | None = None,
     source: str | None = None,
     random_state: int = 0,
+    max_pairs: int = MAX_PAIRS,
 ) -> Calibration:
-    """Probabilities and thresholds from all pairs of the samples (evenly drawn ones beyond 5 million of a kind).
+    """Probabilities and thresholds from all pairs of the samples, or from evenly drawn ones beyond `max_pairs`.
 
     Parameters
     ----------
@@ -54,10 +56,12 @@ def calibrate(
         Where the classes come from; by default "held-out classes", or "cross-fitting over classes" for parts.
     random_state : int
         For the pairs drawn and for the bootstrap.
+    max_pairs : int
+        Of either kind.
     """
     default_source = "held-out classes" if parts is None else "cross-fitting over classes"
     rng = np.random.default_rng(random_state)
-    pairs = class_pairs(_one_of(codes, labels, parts), distance=distance, max_pairs=MAX_PAIRS, random_state=rng)
+    pairs = class_pairs(_one_of(codes, labels, parts), distance=distance, max_pairs=max_pairs, random_state=rng)
     same, other = np.sort(pairs.same.distances), np.sort(pairs.other.distances)
     distances, log_odds = monotone_knots(
         Weighted.sorted(pairs.same.distances, pairs.same_weights()), Weighted.sorted(other), pairs.n_classes

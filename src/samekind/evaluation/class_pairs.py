@@ -4,7 +4,7 @@ Pairs are counted through in an order that depends on labels and codes alone, so
 not change the answer. Above a cap, one pair is drawn from each of as many equal runs of that order.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,10 +12,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from samekind.evaluation._checks import check_codes, check_labels, check_same_length
-from samekind.evaluation.pairs import _check_both_kinds, _class_blocks, _pairs_of_ranks
+from samekind.evaluation.pairs import Distance, _check_both_kinds, _class_blocks, _pairs_of_ranks, compared
 from samekind.kernels.distances import squared_distances
 
-Distance = Callable[[NDArray[Any], NDArray[Any]], ArrayLike]
 FloatArray = NDArray[np.float64]
 ClassArray = NDArray[np.int32]
 
@@ -175,18 +174,4 @@ def _row_distances(
     for start in range(0, len(left), _ROWS):
         chunk = slice(start, start + _ROWS)
         values[chunk] = compared(codes[left[chunk]], codes[right[chunk]], distance)
-    return values
-
-
-def compared(a: NDArray[Any], b: NDArray[Any], distance: Distance | None) -> FloatArray:
-    """Checked squared distances (m,) of codes (m, r), row by row; may overwrite `a`."""
-    if distance is None:
-        a -= b
-        return np.asarray(np.einsum("ij,ij->i", a, a))
-    values = np.asarray(distance(a, b), dtype=np.float64)
-    if values.shape != (len(a),) or not np.isfinite(values).all():
-        raise ValueError(
-            f"distance must give one finite squared distance per row, ({len(a)},); got shape {values.shape}"
-            f"{'' if np.isfinite(values).all() else ' with NaN or infinite values'}."
-        )
     return values

@@ -10,8 +10,9 @@ from samekind.evaluation._checks import check_codes, check_labels, check_same_le
 from samekind.evaluation._reliability import Tenth, reliability
 from samekind.evaluation._search import Ids, listed_ids
 from samekind.evaluation.class_bootstrap import class_weights, false_match_rates, interval, pair_weights
-from samekind.evaluation.class_pairs import BothKinds, Distance, class_pairs
+from samekind.evaluation.class_pairs import BothKinds, class_pairs
 from samekind.evaluation.evaluated import Evaluation, Measure, RealisedRate
+from samekind.evaluation.pairs import Distance
 from samekind.evaluation.query_figures import QueryFigures, query_figures
 from samekind.evaluation.retrieval import DEFAULT_MEMORY_BUDGET
 from samekind.evaluation.verification import RocCurve, best_threshold, roc_curve
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 N_NEIGHBORS = 3
 RATES = (1e-2, 1e-3)
-MAX_PAIRS = 300_000  # of either kind, drawn evenly beyond it
+MAX_PAIRS = 300_000
 N_DRAWS = 200
 
 FloatArray = NDArray[np.float64]
@@ -38,6 +39,7 @@ def evaluate_codes(
     ids: Ids | None = None,
     random_state: int = 0,
     memory_budget: int = DEFAULT_MEMORY_BUDGET,
+    max_pairs: int = MAX_PAIRS,
 ) -> Evaluation:
     """All figures of a model on labelled samples of classes that it has not learned from, with 95 % intervals.
 
@@ -58,6 +60,8 @@ def evaluate_codes(
         For the pairs drawn and for the bootstrap over classes.
     memory_budget : int
         Bytes for tiles of distances in retrieval.
+    max_pairs : int
+        Of either kind; drawn evenly where there are more.
     """
     codes, labels = check_codes(codes), check_labels(labels)
     check_same_length(codes, "codes", labels, "labels")
@@ -70,7 +74,7 @@ def evaluate_codes(
     )
     kept = _one_of_each(ids, len(labels))
     rng = np.random.default_rng(random_state)
-    pairs = class_pairs([(codes[kept], labels[kept])], distance=distance, max_pairs=MAX_PAIRS, random_state=rng)
+    pairs = class_pairs([(codes[kept], labels[kept])], distance=distance, max_pairs=max_pairs, random_state=rng)
     weights = class_weights(pairs.n_classes, N_DRAWS, rng)
     distances = np.concatenate([pairs.same.distances, pairs.other.distances])
     same = np.repeat([True, False], [len(pairs.same), len(pairs.other)])

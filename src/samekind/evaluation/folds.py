@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from samekind.evaluation._checks import check_distances, check_labels, check_same, check_same_length
+from samekind.evaluation._checks import check_distances, check_far, check_labels, check_same, check_same_length
 from samekind.evaluation.report import Table
 from samekind.evaluation.verification import (
     FloatArray,
@@ -23,6 +23,8 @@ from samekind.evaluation.verification import (
     roc_curve,
     verify,
 )
+
+RATES = (1e-2, 1e-3)  # false match rates that tables have true match rates at
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,24 @@ class FoldsResult:
     def true_match_rate(self) -> float:
         """At the mean false match rate `far`."""
         return self.roc.true_match_rate_at(self.far)
+
+    def true_match_interval(self, far: float, *, level: float = 0.95, n_draws: int = 1000) -> tuple[float, float]:
+        """Bootstrap interval over folds of the true match rate at the mean false match rate `far`.
+
+        NaN of a single fold.
+        """
+        if len(self.folds) < 2:
+            return float("nan"), float("nan")
+        thresholds = np.unique(np.concatenate([result.roc.thresholds for result in self.results]))
+        each = [_rates(result.roc, thresholds) for result in self.results]
+        false, true = (np.array(rates) for rates in zip(*each, strict=True))
+        n = len(self.folds)
+        drawn = np.random.default_rng(0).multinomial(n, np.full(n, 1 / n), size=n_draws) / n
+        # Both rates rise with the threshold: the last one allowed has the highest true match rate.
+        last = (drawn @ false <= check_far(far) + 1e-12).sum(axis=1) - 1
+        found = (drawn @ true)[np.arange(n_draws), last]
+        low, high = np.quantile(found, [(1 - level) / 2, (1 + level) / 2])
+        return float(low), float(high)
 
     def __str__(self) -> str:
         return f"{100 * self.accuracy:.2f} ± {100 * self.standard_error:.2f} % (threshold: {self.threshold_source})"
@@ -135,9 +155,6 @@ def verify_folds(
 
 def compare_folds(results: Mapping[str, FoldsResult]) -> Table:
     """A row for each result: mean accuracy, its spread, and what the mean curve says."""
-    rates = sorted({result.far for result in results.values()})
-    if len(rates) != 1:
-        raise ValueError(f"Results must share one false match rate to be compared; got {rates}.")
     columns = ["", "threshold from", "accuracy (%)", "standard deviation", "standard error", "AUC", "EER (%)"]
     rows = [
         [
@@ -146,11 +163,23 @@ def compare_folds(results: Mapping[str, FoldsResult]) -> Table:
             *(100 * value for value in (result.accuracy, result.standard_deviation, result.standard_error)),
             result.auc,
             100 * result.eer,
-            100 * result.true_match_rate,
+            *(text for far in RATES for text in (100 * result.roc.true_match_rate_at(far), _interval(result, far))),
         ]
         for name, result in results.items()
     ]
-    return Table([*columns, f"true match rate at {rates[0]:g} (%)"], rows)
+    at = [column for far in RATES for column in (f"true match rate at {far:g} (%)", "95 % interval over folds")]
+    return Table([*columns, *at], rows)
+
+
+def _interval(result: FoldsResult, far: float) -> str:
+    low, high = result.true_match_interval(far)
+    return "–" if np.isnan(low) else f"{100 * low:.1f} to {100 * high:.1f}"
+
+
+def _rates(roc: RocCurve, thresholds: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """False and true match rates at some thresholds."""
+    at = np.searchsorted(roc.thresholds, thresholds, side="right") - 1
+    return roc.false_match_rate[at], roc.true_match_rate[at]
 
 
 def _figures(result: VerificationResult) -> list[float]:

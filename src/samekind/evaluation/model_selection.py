@@ -13,7 +13,8 @@ from sklearn.model_selection import BaseCrossValidator
 from sklearn.utils import check_random_state
 
 from samekind.evaluation._checks import check_at_least, check_labels
-from samekind.evaluation.class_pairs import Distance, class_pairs
+from samekind.evaluation.class_pairs import class_pairs
+from samekind.evaluation.pairs import Distance
 from samekind.evaluation.query_figures import query_figures
 from samekind.evaluation.verification import roc_curve
 

@@ -1,5 +1,6 @@
 """Pairs drawn from labels, and their squared distances, without ever holding all N^2 of them."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from samekind.evaluation._checks import check_at_least, check_codes, check_labels
 
 IntArray = NDArray[np.int64]
+Distance = Callable[[NDArray[Any], NDArray[Any]], ArrayLike]
 
 
 def label_pairs(
@@ -36,18 +38,32 @@ def label_pairs(
     return pairs, np.repeat([True, False], n_each)
 
 
-def pair_distances(codes: ArrayLike, pairs: ArrayLike, *, chunk: int = 8192) -> NDArray[np.float64]:
-    """`||x_i - x_j||^2` of each pair (i, j), by differences in float64, `chunk` pairs at a time."""
+def pair_distances(
+    codes: ArrayLike, pairs: ArrayLike, *, distance: Distance | None = None, chunk: int = 8192
+) -> NDArray[np.float64]:
+    """`||x_i - x_j||^2` of each pair (i, j), or its `distance`, in float64, `chunk` pairs at a time."""
     codes = check_codes(codes)
     pairs = _check_pair_indices(pairs, len(codes))
     check_at_least(chunk, 1, "chunk")
     distances = np.empty(len(pairs))
     for start in range(0, len(pairs), chunk):
         i, j = pairs[start : start + chunk].T
-        difference = codes[i].astype(np.float64)
-        difference -= codes[j]
-        distances[start : start + chunk] = np.einsum("ij,ij->i", difference, difference)
+        distances[start : start + chunk] = compared(codes[i].astype(np.float64), codes[j], distance)
     return distances
+
+
+def compared(a: NDArray[Any], b: NDArray[Any], distance: Distance | None) -> NDArray[np.float64]:
+    """Checked squared distances (m,) of codes (m, r), row by row; may overwrite `a`."""
+    if distance is None:
+        a -= b
+        return np.asarray(np.einsum("ij,ij->i", a, a))
+    values = np.asarray(distance(a, b), dtype=np.float64)
+    if values.shape != (len(a),) or not np.isfinite(values).all():
+        raise ValueError(
+            f"distance must give one finite squared distance per row, ({len(a)},); got shape {values.shape}"
+            f"{'' if np.isfinite(values).all() else ' with NaN or infinite values'}."
+        )
+    return values
 
 
 def _class_blocks(labels: NDArray[Any]) -> tuple[IntArray, IntArray]:

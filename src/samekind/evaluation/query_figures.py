@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from samekind.evaluation._search import Ids, prepare_search
-from samekind.evaluation.class_pairs import Distance
+from samekind.evaluation.pairs import Distance
 from samekind.evaluation.retrieval import DEFAULT_MEMORY_BUDGET, average_precision, misclassified
-from samekind.kernels.flips import flip_free_distances, flip_free_queries
+from samekind.kernels.flips import flip_free_distances
+from samekind.kernels.similarity import as_euclidean, offset_distances, split_codes
 
 FloatArray = NDArray[np.float64]
 
@@ -39,12 +40,14 @@ def query_figures(
 ) -> QueryFigures:
     """Figures of leave-one-out retrieval; samples with the id of a query are left out as well.
 
-    Squared Euclidean and flip-free distances are searched by matrix products, any other `distance` query by query.
+    Distances of a model's codes (`Metric.distance_function`) are searched by matrix products, any other `distance`
+    query by query.
     """
-    if distance is flip_free_distances:
-        given = np.asarray(codes)
-        ids = range(len(given)) if ids is None else ids
-        search = prepare_search(flip_free_queries(given), labels, given, labels, ids, ids)
+    if distance in (flip_free_distances, offset_distances):
+        vectors, offsets = split_codes(np.asarray(codes), distance)
+        ids = range(len(vectors)) if ids is None else ids
+        asked, gallery = as_euclidean(vectors, offsets)
+        search = prepare_search(asked, labels, gallery, labels, ids, ids)
     else:
         search = prepare_search(codes, labels, None, None, ids, distance=distance)
     search.check_neighbors(n_neighbors)

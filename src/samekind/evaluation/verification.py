@@ -11,19 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from samekind.evaluation._checks import check_codes, check_far, check_labels, check_pairs, check_same_length
-from samekind.evaluation.pairs import label_pairs, pair_distances
-
-__all__ = [
-    "RocCurve",
-    "VerificationResult",
-    "accuracy",
-    "best_threshold",
-    "label_pairs",
-    "pair_distances",
-    "roc_curve",
-    "verify",
-    "verify_codes",
-]
+from samekind.evaluation.pairs import Distance, label_pairs, pair_distances
 
 Strategy = Literal["accuracy", "balanced", "logistic", "far"]
 ThresholdSource = Literal["given", "these pairs", "view 1", "training folds", "training pairs"]
@@ -151,13 +139,17 @@ def verify_codes(
     threshold: float | None = None,
     far: float = 1e-3,
     max_pairs: int = 200_000,
+    distance: Distance | None = None,
     random_state: int | np.random.Generator | None = 0,
 ) -> VerificationResult:
-    """`verify` on equal numbers of same-class and other-class pairs of these codes."""
+    """`verify` on equal numbers of same-class and other-class pairs of these codes.
+
+    Distances are squared Euclidean, or what `distance` makes of two arrays of codes, row by row.
+    """
     codes, labels = check_codes(codes), check_labels(labels)
     check_same_length(codes, "codes", labels, "labels")
     pairs, same = label_pairs(labels, max_pairs=max_pairs, random_state=random_state)
-    return verify(pair_distances(codes, pairs), same, threshold=threshold, far=far)
+    return verify(pair_distances(codes, pairs, distance=distance), same, threshold=threshold, far=far)
 
 
 def _even_odds(distances: FloatArray, same: NDArray[np.bool_]) -> float | None:

@@ -1,6 +1,7 @@
 """Codes as a search sees them: a vector and a number per row, ranked by `||u - q||^2 + s`.
 
-Plain codes are vectors with s = 0. Codes of a model with `mirror="distances"` are [m, sqrt(v)], with u = m and s = v.
+Plain codes are vectors with s = 0; codes of other models have one number more than their vectors
+(`Metric.split_codes`).
 """
 
 from __future__ import annotations
@@ -27,28 +28,23 @@ class CodeForm:
 
     @classmethod
     def of_model(cls, model: Metric) -> CodeForm:
-        length = model.n_components + (model.mirror == "distances")
-        return cls(checked_length(length), model.n_components, model)
+        length = checked_length(model.n_components + (model.mirror == "distances"))
+        vectors, _ = model.split_codes(np.zeros((1, length)))
+        return cls(length, vectors.shape[1], model)
 
     @classmethod
     def plain(cls, length: int) -> CodeForm:
         return cls(checked_length(length), length, None)
 
     def offsets(self, codes: Array) -> NDArray[np.float64]:
-        """The number s of each row (n,), in float64."""
-        return split_codes(self.model, codes)[1]
+        """The number s of each row (n,), in float64; where codes have one, it is made of their last number."""
+        if self.model is None:
+            return np.zeros(len(codes))
+        return self.model.split_codes(codes[:, -1:].astype(np.float64))[1].astype(np.float64)
 
     def query(self, code: Array) -> tuple[NDArray[np.float64], float]:
         """Vector and number of one code."""
-        vectors, offsets = split_codes(self.model, code[np.newaxis])
-        return vectors[0].astype(np.float64), float(offsets[0])
-
-
-def split_codes(model: Metric | None, codes: Array) -> tuple[Array, NDArray[np.float64]]:
-    """Vectors (n, r), the leading numbers of codes, and numbers (n,): distances are `||u - u'||^2 + s + s'`."""
-    if model is None or codes.shape[1] == model.n_components:
-        return codes, np.zeros(len(codes))
-    return codes[:, :-1], codes[:, -1].astype(np.float64) ** 2
+        return code[: self.width].astype(np.float64), float(self.offsets(code[np.newaxis])[0])
 
 
 def checked_length(length: int) -> int:

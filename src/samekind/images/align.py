@@ -6,7 +6,7 @@ import math
 import operator
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias, get_args
 
 import numpy as np
@@ -37,20 +37,30 @@ _LYING = range(5, 9)  # orientations that swap width and height
 
 @dataclass(frozen=True)
 class Frame:
-    """The size of the crop, in pixels, and the Gaussian (standard deviation in pixels) after it; 0 means none."""
+    """The size of the crop, in pixels, and the Gaussian (standard deviation in pixels) after it; 0 means none.
+
+    `margin` is what is shown beyond the crop, on the left and on the right, and above and below.
+    """
 
     width: int = _WIDTH
     height: int = _HEIGHT
     sigma: float = 1.0
+    margin: tuple[int, int] = field(default=(0, 0), metadata={"later": True})
 
     def __post_init__(self) -> None:
         for name in ("width", "height"):
             object.__setattr__(self, name, _checked_size(name, getattr(self, name)))
         object.__setattr__(self, "sigma", _checked_sigma(self.sigma))
+        object.__setattr__(self, "margin", _checked_margin(self.margin))
+
+    @property
+    def shown(self) -> tuple[int, int]:
+        """Width and height with the margin."""
+        return self.width + 2 * self.margin[0], self.height + 2 * self.margin[1]
 
     @property
     def places(self) -> Floats64:
-        """Where left eye (smaller x), right eye and mouth centre go: (3, 2), x and y.
+        """Where left eye (smaller x), right eye and mouth centre go in the crop: (3, 2), x and y.
 
         The 110 x 150 crop is scaled as a whole to fit inside the frame, and centred: faces keep their shape, nothing
         that the default crop shows is lost, and a frame of other proportions shows more around it.
@@ -79,6 +89,16 @@ def _checked_sigma(value: object) -> float:
     if not 0 <= number <= 100:
         raise ValueError(f"sigma must be a number of pixels from 0 (no smoothing) to 100, but is {value!r}.")
     return number
+
+
+def _checked_margin(value: object) -> tuple[int, int]:
+    try:
+        across, down = (operator.index(each) for each in value)  # type: ignore[attr-defined]
+    except (TypeError, ValueError):
+        across = down = -1
+    if not (0 <= across <= 32_000 and 0 <= down <= 32_000):
+        raise ValueError(f"margin must be two whole numbers of pixels from 0 to 32000, but is {value!r}.")
+    return across, down
 
 
 def picture_size(path: str | os.PathLike[str]) -> tuple[int, int] | None:
@@ -144,7 +164,10 @@ def _largest(held: BoolArray, least: int) -> tuple[int, int]:
 
 
 def central_crop(grey: Floats32, frame: Frame) -> Floats32:
-    """The middle of the picture, of the frame's size; of two middles the left and upper one."""
+    """The middle of the picture, of the frame's size; of two middles the left and upper one.
+
+    The frame's margin shows the picture around it; beyond the picture its border is repeated.
+    """
     height, width = grey.shape
     if height < frame.height or width < frame.width:
         raise ValueError(
@@ -152,7 +175,19 @@ def central_crop(grey: Floats32, frame: Frame) -> Floats32:
             f"{frame.width} x {frame.height}; choose a smaller crop, or enlarge the picture"
         )
     top, left = (height - frame.height) // 2, (width - frame.width) // 2
-    return grey[top : top + frame.height, left : left + frame.width]
+    return _shown(grey, left - frame.margin[0], top - frame.margin[1], *frame.shown)
+
+
+def _shown(grey: Floats32, left: int, top: int, width: int, height: int) -> Floats32:
+    """A rectangle that may reach beyond the picture, whose border is repeated there."""
+    bottom, right = top + height, left + width
+    inside = grey[max(top, 0) : bottom, max(left, 0) : right]
+    if inside.shape == (height, width):
+        return inside
+    import cv2
+
+    missing = max(-top, 0), max(bottom - grey.shape[0], 0), max(-left, 0), max(right - grey.shape[1], 0)
+    return np.asarray(cv2.copyMakeBorder(inside, *missing, cv2.BORDER_REPLICATE), dtype=np.float32)
 
 
 def similarity(points_from: ArrayLike, points_to: ArrayLike) -> Floats64:
@@ -183,7 +218,7 @@ def _complex_points(points: ArrayLike, name: str) -> NDArray[np.complex128]:
 
 
 def align_by_points(grey: Floats32, points: ArrayLike, frame: Frame) -> Floats32:
-    """The crop in which eyes and mouth, at ``points`` (3, 2), come nearest to the frame's places.
+    """The crop, and its margin, in which eyes and mouth, at ``points`` (3, 2), come nearest to the frame's places.
 
     Bilinear; beyond the picture its border is repeated. Not smoothed.
     """
@@ -200,18 +235,17 @@ def align_by_points(grey: Floats32, points: ArrayLike, frame: Frame) -> Floats32
     scale = math.hypot(matrix[0, 0], matrix[1, 0])
     if not scale > 0:
         raise ValueError("the points cannot be brought to the places of eyes and mouth by turning and scaling")
-    part, matrix = _needed_part(grey, matrix, frame)
+    matrix[:, 2] += frame.margin
+    part, matrix = _needed_part(grey, matrix, frame.shown)
     if scale < _SMALLEST_SCALE:
         part, matrix = _shrunk(part, matrix, int(1 / scale))
-    crop = cv2.warpAffine(
-        part, matrix, (frame.width, frame.height), flags=cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE
-    )
+    crop = cv2.warpAffine(part, matrix, frame.shown, flags=cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
     return np.asarray(crop, dtype=np.float32)
 
 
-def _needed_part(grey: Floats32, matrix: Floats64, frame: Frame) -> tuple[Floats32, Floats64]:
-    """The part of the picture that the crop shows, and a margin: opencv warps none above 32,767 a side."""
-    corners = np.array([[0, 0, 1, 1], [0, 1, 0, 1]]) * np.array([[frame.width], [frame.height]])
+def _needed_part(grey: Floats32, matrix: Floats64, shown: tuple[int, int]) -> tuple[Floats32, Floats64]:
+    """The part of the picture that is shown, and a margin: opencv warps none above 32,767 a side."""
+    corners = np.array([[0, 0, 1, 1], [0, 1, 0, 1]]) * np.array(shown)[:, np.newaxis]
     seen = np.linalg.solve(matrix[:, :2], corners - matrix[:, 2:])
     margin = 2 + 2 / math.hypot(matrix[0, 0], matrix[1, 0])
     limit = np.array([grey.shape[1], grey.shape[0]])

@@ -7,6 +7,7 @@ diagonal, and its logarithm is the tangent vector at the identity: 45 numbers, t
 that Euclidean distances between descriptors are log-Euclidean distances between covariances.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -32,11 +33,19 @@ class Covariance:
     ridge: float = 1e-3
 
     name: ClassVar[str] = "cov"
+    options: ClassVar[tuple[str, ...]] = ()
     size: ClassVar[int] = SIZE
 
     def __post_init__(self) -> None:
         if not (np.isfinite(self.ridge) and self.ridge > 0):
             raise ValueError(f"ridge={self.ridge!r} must be a number above 0, or flat regions have no logarithm.")
+
+    @classmethod
+    def with_options(cls, options: Sequence[str]) -> "Covariance":
+        """There are none."""
+        if options:
+            raise ValueError(f"The family cov has no options, but +{options[0]} was given: leave it out.")
+        return cls()
 
     def describe(self, picture: Array, regions: IntArray) -> Array:
         """Descriptors (n_regions, 45) float32 of a grey picture (H, W)."""

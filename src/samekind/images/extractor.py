@@ -1,8 +1,8 @@
-"""From a picture to its feature groups: which families of descriptors, in which regions, of which crop."""
+"""From a picture to its feature groups: which families of descriptors, in which regions, at which scales and crops."""
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import Field, asdict, dataclass, replace
+from dataclasses import Field, asdict, dataclass, fields, replace
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from samekind.images.align import Aligner, Frame, Landmarks, Method, Several, aligner_from
 from samekind.images.covariance import Covariance
+from samekind.images.levels import BASE, FamilyName, Level, margin_for
 from samekind.images.load import ImageError, LoadedImage, load_image
 from samekind.images.regions import DEFAULT_COUNT, Region, enumerate_regions, mirror_places, mirrored_regions
 from samekind.images.slbp import SoftLBP
@@ -22,7 +23,14 @@ class Family(Protocol):
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Of the kind."""
+        ...
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """As they stand in names of families, in a fixed order."""
+        ...
 
     @property
     def size(self) -> int:
@@ -43,10 +51,16 @@ FAMILIES: dict[str, type[Any]] = {kind.name: kind for kind in (Covariance, SoftL
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """One family and its regions, (n, 4): top, left, height, width."""
+    """One family and its regions, (n, 4): top, left, height, width, in pixels of its level."""
 
     family: Family
     regions: IntArray
+    level: Level = BASE
+
+    @property
+    def name(self) -> str:
+        """Of the family, with its options and its level: what tells it from the other parts."""
+        return str(FamilyName(self.family.name, self.family.options, self.level))
 
     @property
     def group_names(self) -> list[str]:
@@ -64,19 +78,25 @@ class Extractor:
     @classmethod
     def over(
         cls,
-        families: Sequence[str | Family] = ("cov", "slbp"),
+        families: Sequence[str | Family | tuple[Family, Level]] = ("cov", "slbp"),
         *,
         n_regions: int = DEFAULT_COUNT,
         frame: Frame | None = None,
         alignment: Method = "none",
     ) -> "Extractor":
-        """`n_regions` regions of the crop for every family; families by name or as objects with their parameters."""
+        """`n_regions` regions of the crop for every family; families by name or as objects with their parameters.
+
+        A name may have options and a level, as `samekind.images.levels` says; an object comes alone or with its level.
+        At other levels there are as many regions as their share of the crop's pixels.
+        """
         frame = frame or Frame()
-        members = [_family(family) for family in families]
-        if not members or len({member.name for member in members}) < len(members):
+        members = [_member(family) for family in families]
+        levels = {level for _, level in members}
+        regions = {level: _regions(level, frame, n_regions) for level in levels}
+        parts = tuple(Part(family, regions[level], level) for family, level in members)
+        if not parts or len({part.name for part in parts}) < len(parts):
             raise ValueError(f"families={families!r} must name at least one of {', '.join(FAMILIES)}, each once.")
-        regions = enumerate_regions(frame.width, frame.height, n_regions)
-        return cls(frame, alignment, tuple(Part(member, regions) for member in members))
+        return cls(replace(frame, margin=margin_for(levels, frame)), alignment, parts)
 
     @property
     def n_groups(self) -> int:
@@ -90,22 +110,42 @@ class Extractor:
         self, landmarks: str | os.PathLike[str] | Landmarks | None = None, several: Several = "error"
     ) -> Aligner:
         """What makes crops of pictures; `landmarks` (a CSV or a mapping) are needed for alignment by them."""
-        return aligner_from(self.alignment, self.frame, landmarks, several)
+        frame = self.frame if self._one_level else replace(self.frame, sigma=0)
+        return aligner_from(self.alignment, frame, landmarks, several)
 
-    def describe(self, crop: Array) -> dict[str, Array]:
-        """Family -> descriptors (n_regions, size) of a crop (height, width)."""
-        return {part.family.name: part.family.describe(crop, part.regions) for part in self.parts}
+    @property
+    def _one_level(self) -> bool:
+        """Whether pictures are cropped and smoothed once; otherwise each level does so by itself."""
+        return self.frame.margin == (0, 0) and all(part.level == BASE for part in self.parts)
 
-    def features(self, crop: Array) -> Array:
-        """All feature groups of a crop side by side, (n_features,)."""
-        return np.concatenate([descriptors.ravel() for descriptors in self.describe(crop).values()])
+    def crops(self, picture: Array) -> dict[Level, Array]:
+        """What each level shows of a picture as the aligner made it, cropped and smoothed."""
+        if self._one_level:
+            return {BASE: picture}
+        width, height = self.frame.shown
+        if picture.shape != (height, width):
+            raise ValueError(
+                f"The picture has shape {picture.shape}, but these levels need {(height, width)}: have it made by the "
+                "extractor's aligner."
+            )
+        levels = dict.fromkeys(part.level for part in self.parts)
+        return {level: level.cut(picture, self.frame) for level in levels}
 
-    def features_and_mirrored(self, crop: Array) -> Array:
-        """Those of a crop and of its mirror image, (2, n_features), for little more than the price of one."""
-        pairs = []
+    def describe(self, picture: Array) -> dict[str, Array]:
+        """Name of a part -> descriptors (n_regions, size) of a picture as the aligner made it."""
+        crops = self.crops(picture)
+        return {part.name: part.family.describe(crops[part.level], part.regions) for part in self.parts}
+
+    def features(self, picture: Array) -> Array:
+        """All feature groups of a picture side by side, (n_features,)."""
+        return np.concatenate([descriptors.ravel() for descriptors in self.describe(picture).values()])
+
+    def features_and_mirrored(self, picture: Array) -> Array:
+        """Those of a picture and of its mirror image, (2, n_features), for little more than the price of one."""
+        pairs, crops = [], self.crops(picture)
         for part in self.parts:
-            elsewhere = mirrored_regions(part.regions, self.frame.width)
-            both = part.family.describe(crop, np.concatenate([part.regions, elsewhere]))
+            elsewhere = mirrored_regions(part.regions, self._width(part))
+            both = part.family.describe(crops[part.level], np.concatenate([part.regions, elsewhere]))
             n = len(part.regions)
             pairs.append(np.stack([both[:n].ravel(), part.family.mirrored(both[n:]).ravel()]))
         return np.hstack(pairs)
@@ -118,10 +158,13 @@ class Extractor:
         """
         numbers, start = [], 0
         for part in self.parts:
-            places = mirror_places(part.regions, self.frame.width)
+            places = mirror_places(part.regions, self._width(part))
             numbers.append(np.where(places < 0, -1, places + start))
             start += len(places)
         return np.concatenate([np.zeros(0, np.intp), *numbers])
+
+    def _width(self, part: Part) -> int:
+        return part.level.frame(self.frame).width
 
     def only(self, groups: Sequence[int]) -> "Extractor":
         """The same for some groups, given by number in rising order; families with none of them are left out."""
@@ -130,19 +173,19 @@ class Extractor:
             stop = start + len(part.regions)
             mine = chosen[(chosen >= start) & (chosen < stop)] - start
             if len(mine):
-                parts.append(Part(part.family, part.regions[mine]))
+                parts.append(replace(part, regions=part.regions[mine]))
             start = stop
         return replace(self, parts=tuple(parts))
 
     def to_json(self) -> dict[str, Any]:
         """As JSON keeps it; `from_json` makes an equal one of it."""
         return {
-            "crop": asdict(self.frame),
+            "crop": _written(self.frame),
             "alignment": self.alignment,
             "families": [
                 {
-                    "name": part.family.name,
-                    "parameters": _parameters(part.family),
+                    "name": part.name,
+                    "parameters": _written(part.family),
                     "regions": part.regions.tolist(),
                 }
                 for part in self.parts
@@ -152,11 +195,7 @@ class Extractor:
     @classmethod
     def from_json(cls, notes: Mapping[str, Any]) -> "Extractor":
         try:
-            parts = tuple(
-                Part(FAMILIES[part["name"]](**part["parameters"]), np.array(part["regions"], np.intp).reshape(-1, 4))
-                for part in notes["families"]
-            )
-            return cls(Frame(**notes["crop"]), notes["alignment"], parts)
+            return cls(Frame(**notes["crop"]), notes["alignment"], tuple(map(_part_from_json, notes["families"])))
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(
                 f"This description of an extractor cannot be used ({type(error).__name__}: {error}): it is damaged, or "
@@ -164,9 +203,19 @@ class Extractor:
             ) from error
 
 
-def _parameters(family: Family) -> dict[str, Any]:
-    """A switch that is off is not written: descriptors from before it came are the same ones."""
-    return {name: value for name, value in asdict(family).items() if value is not False}
+def _part_from_json(notes: Mapping[str, Any]) -> Part:
+    name = FamilyName.parse(notes["name"])
+    regions = np.array(notes["regions"], np.intp).reshape(-1, 4)
+    part = Part(FAMILIES[name.kind](**notes["parameters"]), regions, name.level)
+    if part.name != notes["name"]:
+        raise ValueError(f"{notes['name']!r} has the parameters of {part.name!r}")
+    return part
+
+
+def _written(settings: Family | Frame) -> dict[str, Any]:
+    """What came later is written only where it is used: all that was made before has it unused."""
+    unused = {field.name: field.default for field in fields(settings) if field.metadata.get("later")}
+    return {name: value for name, value in asdict(settings).items() if name not in unused or value != unused[name]}
 
 
 def picture_from(image: Any, name: str) -> LoadedImage:
@@ -194,10 +243,27 @@ def _grey(array: NDArray[Any], name: str) -> Array:
     return grey
 
 
-def _family(family: str | Family) -> Family:
-    if not isinstance(family, str):
-        return family
-    if family not in FAMILIES:
-        raise ValueError(f"There is no family {family!r}: choose from {', '.join(FAMILIES)}.")
-    made: Family = FAMILIES[family]()
+def family_from(name: FamilyName) -> Family:
+    """With its options."""
+    if name.kind not in FAMILIES:
+        raise ValueError(f"There is no family {name.kind!r}: choose from {', '.join(FAMILIES)}.")
+    made: Family = FAMILIES[name.kind].with_options(name.options)
     return made
+
+
+def canonical_name(text: str) -> str:
+    """As a part that is asked for by this text is called."""
+    name = FamilyName.parse(text)
+    return str(name._replace(options=family_from(name).options))
+
+
+def _member(family: str | Family | tuple[Family, Level]) -> tuple[Family, Level]:
+    if isinstance(family, str):
+        name = FamilyName.parse(family)
+        return family_from(name), name.level
+    return family if isinstance(family, tuple) else (family, BASE)
+
+
+def _regions(level: Level, frame: Frame, n_regions: int) -> IntArray:
+    own = level.frame(frame)
+    return enumerate_regions(own.width, own.height, level.n_regions(frame, n_regions))

@@ -1,16 +1,20 @@
 """Soft histograms of local binary patterns (Ahonen and Pietikainen).
 
-Each pixel is compared with eight points on a circle of radius 1 around it (bilinear between pixels, 0 outside of the
-picture). A point that is brighter by `z` gives its bit with probability `clip(1/2 + z / (2 fuzziness), 0, 1)`, or, with
-no fuzziness, when `z >= 0`; a pattern's probability is the product over its bits. Patterns with at most two changes
-around the circle have a bin each, all others share the last: 59 bins, in scikit-image's order ("nri_uniform").
+Each pixel is compared with eight points on a circle around it, of radius 1 or larger (bilinear between pixels, 0
+outside of the picture). A point that is brighter by `z` gives its bit with probability
+`clip(1/2 + z / (2 fuzziness), 0, 1)`, or, with no fuzziness, when `z >= 0`; a pattern's probability is the product over
+its bits. Patterns with at most two changes around the circle have a bin each, all others share the last: 59 bins, in
+scikit-image's order ("nri_uniform").
 """
 
-from dataclasses import dataclass
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
 
+from samekind.images.illumination import tan_triggs
 from samekind.images.integral import box_sum, integral_image
 from samekind.kernels.compiled import compiled, compiled_exactly
 from samekind.kernels.types import Array, IntArray
@@ -20,19 +24,23 @@ SIZE = POINTS * (POINTS - 1) + 3
 _LANES = 32  # pixels side by side
 _ZERO, _ONE = np.float32(0), np.float32(1)
 _ANGLES = 2 * np.pi * np.arange(POINTS) / POINTS
-# Rounded as scikit-image does: equal neighbours then tie, or not, in the same places.
-_OFFSETS = np.round(np.column_stack([-np.sin(_ANGLES), np.cos(_ANGLES)]), 5)
+LARGEST_RADIUS = 9
 
 
 @dataclass(frozen=True)
 class SoftLBP:
     """The family `slbp`; `fuzziness` is a difference of grey values between 0 and 1.
 
-    `root` takes the square roots of the histograms: their Euclidean distances are then Hellinger's.
+    `root` takes the square roots of the histograms: their Euclidean distances are then Hellinger's. `radius` is that of
+    the circle, in pixels. `tan_triggs` normalises the illumination first; its values lie between 0 and 1 as well, and
+    the fuzziness is a difference of them. In faces, half of the differences are then below the default, against three
+    quarters of those of grey values.
     """
 
     fuzziness: float = 0.02
-    root: bool = False
+    root: bool = field(default=False, metadata={"later": True})
+    radius: int = field(default=1, metadata={"later": True})
+    tan_triggs: bool = field(default=False, metadata={"later": True})
 
     name: ClassVar[str] = "slbp"
     size: ClassVar[int] = SIZE
@@ -40,6 +48,25 @@ class SoftLBP:
     def __post_init__(self) -> None:
         if not (np.isfinite(self.fuzziness) and self.fuzziness >= 0):
             raise ValueError(f"fuzziness={self.fuzziness!r} must be a number of at least 0.")
+        if self.radius not in range(1, LARGEST_RADIUS + 1):
+            raise ValueError(f"radius={self.radius!r} must be a whole number of pixels from 1 to {LARGEST_RADIUS}.")
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """As they stand in names of families."""
+        radius = (f"r{self.radius}",) if self.radius > 1 else ()
+        return (*radius, "tt") if self.tan_triggs else radius
+
+    @classmethod
+    def with_options(cls, options: Sequence[str]) -> "SoftLBP":
+        """`r2` and so on for the radius, `tt` for normalisation by Tan and Triggs."""
+        radii = [option for option in options if re.fullmatch(r"r\d", option)]
+        unknown = [option for option in options if option not in (*radii, "tt")]
+        if unknown or len(radii) > 1 or options.count("tt") > 1:
+            raise ValueError(
+                f"slbp+{'+'.join(options)}: the options of slbp are a radius, such as r2, and tt, each once at most."
+            )
+        return cls(radius=int(radii[0][1:]) if radii else 1, tan_triggs="tt" in options)
 
     def describe(self, picture: Array, regions: IntArray) -> Array:
         """Histograms (n_regions, 59) float32 of a grey picture (H, W), or their roots; a histogram sums to 1."""
@@ -55,7 +82,9 @@ class SoftLBP:
     def memberships(self, picture: Array) -> Array:
         """How much each pixel belongs to each bin, (H, W, 59) float32; sums to 1 over the bins."""
         picture = np.asarray(picture, np.float64)
-        bits = _memberships_of_bits(differences_on_circle(picture), self.fuzziness)
+        if self.tan_triggs:
+            picture = tan_triggs(picture)
+        bits = _memberships_of_bits(differences_on_circle(picture, self.radius), self.fuzziness)
         memberships = np.empty((picture.size, SIZE), np.float32)
         _memberships_of_bins(bits, _BIN_OF_RUN, memberships)
         return memberships.reshape(*picture.shape, SIZE)
@@ -82,16 +111,18 @@ def _mirror_bins() -> IntArray:
 _MIRROR_BINS = _mirror_bins()
 
 
-def differences_on_circle(picture: Array) -> Array:
+def differences_on_circle(picture: Array, radius: int = 1) -> Array:
     """(8, H, W): the circle's points minus the pixel in its middle."""
     H, W = picture.shape
     differences = np.empty((POINTS, H, W))
-    _differences(np.pad(picture, 1), _OFFSETS, differences)
+    # Rounded as scikit-image does: equal neighbours then tie, or not, in the same places.
+    offsets = np.round(radius * np.column_stack([-np.sin(_ANGLES), np.cos(_ANGLES)]), 5)
+    _differences(np.pad(picture, radius), radius, offsets, differences)
     return differences
 
 
 @compiled_exactly
-def _differences(padded: Any, offsets: Any, differences: Any) -> None:
+def _differences(padded: Any, pad: int, offsets: Any, differences: Any) -> None:
     points, H, W = differences.shape
     for p in range(points):
         for y in range(H):
@@ -104,9 +135,9 @@ def _differences(padded: Any, offsets: Any, differences: Any) -> None:
                 left = int(np.floor(column))
                 right = int(np.ceil(column))
                 across = column - left
-                upper = (1 - across) * padded[top + 1, left + 1] + across * padded[top + 1, right + 1]
-                lower = (1 - across) * padded[bottom + 1, left + 1] + across * padded[bottom + 1, right + 1]
-                differences[p, y, x] = (1 - down) * upper + down * lower - padded[y + 1, x + 1]
+                upper = (1 - across) * padded[top + pad, left + pad] + across * padded[top + pad, right + pad]
+                lower = (1 - across) * padded[bottom + pad, left + pad] + across * padded[bottom + pad, right + pad]
+                differences[p, y, x] = (1 - down) * upper + down * lower - padded[y + pad, x + pad]
 
 
 def _memberships_of_bits(differences: Array, fuzziness: float) -> Array:

@@ -1,7 +1,6 @@
 """Streaming reductions: log-sum-exp over rows and columns of a tile, and the k smallest of a row.
 
-A partial result of log-sum-exp is one number per row, -inf for an empty sum; `merge_log_sum_exp` joins two. A
-partial result of the k smallest is a sorted list of values with their places; `merge_smallest` joins two.
+A partial result of log-sum-exp is one number per row, -inf for an empty sum; `merge_log_sum_exp` joins two.
 """
 
 from typing import Any, TypeAlias
@@ -79,11 +78,3 @@ def smallest(D: Array, k: int, first_column: int = 0) -> tuple[Array, IntArray]:
     firsts = np.searchsorted(rows, np.arange(n))
     chosen = order[firsts[:, None] + np.arange(k)]
     return values[chosen], columns[chosen] + first_column
-
-
-def merge_smallest(a: tuple[Array, IntArray], b: tuple[Array, IntArray], k: int) -> tuple[Array, IntArray]:
-    """The k smallest of two partial results; equal values go by their columns, so that merging is associative."""
-    values = np.concatenate([a[0], b[0]], axis=1)
-    places = np.concatenate([a[1], b[1]], axis=1)
-    order = np.lexsort((places, values), axis=1)[:, :k]
-    return np.take_along_axis(values, order, axis=1), np.take_along_axis(places, order, axis=1)

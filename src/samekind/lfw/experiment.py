@@ -16,9 +16,9 @@ import numpy as np
 from samekind.images.extractor import Extractor
 from samekind.images.listing import ImageFile, list_images
 from samekind.kernels.types import Array
-from samekind.lfw.faces import Faces, extracted, ordered_families
+from samekind.lfw.faces import Faces, extracted, n_regions_needed, ordered_families
 from samekind.lfw.learning import Learner
-from samekind.lfw.measuring import distances_of_pairs, mean_picture
+from samekind.lfw.measuring import distances_of_pairs, mean_pictures
 from samekind.lfw.presets import ExperimentSettings
 from samekind.lfw.protocol import image_rows, read_view1, read_view2
 from samekind.lfw.reporter import NoProgress, ProgressReporter
@@ -28,7 +28,6 @@ from samekind.lfw.workplace import Workplace, digest
 from samekind.store import DiskStore
 
 COMPARING = "comparing pictures"
-HELD_BYTES = 1_000_000_000  # of metrics that pictures are compared by in one pass; codes come on top
 
 
 @dataclass(frozen=True)
@@ -48,6 +47,7 @@ class Findings:
     threshold_by: ThresholdBy
     runs: Sequence[SplitRun]
     outcomes: Sequence[Outcome]
+    candidates: Mapping[str, int]  # regions of each family that step 1 chooses from
     seconds: Mapping[str, float]  # that this call took, by what was done
 
 
@@ -65,6 +65,7 @@ class Experiment:
     n_jobs: int | None = None
     reporter: ProgressReporter = field(default_factory=NoProgress)
     threshold_by: ThresholdBy = "logistic"  # how pairs choose a threshold; nothing that is learned or kept has it
+    held_bytes: int = 1_000_000_000  # of metrics that pictures are compared by in one pass; codes come on top
 
     def __post_init__(self) -> None:
         self.families = ordered_families(self.families)
@@ -100,10 +101,14 @@ class Experiment:
         judged = {stage: judged_by_folds(view1, by_fold, view2, stage, self.threshold_by) for stage in self.stages}
         return self._findings(2, others, judged)
 
-    def mean_face(self) -> Array:
-        """Of the pictures as the descriptors see them."""
-        store = DiskStore.open(self.store or self.work / "store")
-        return mean_picture(Extractor.from_json(store.front_end), self.files, self.n_jobs)
+    def mean_faces(self) -> dict[str, Array]:
+        """Of the pictures as each family's descriptors see them."""
+        return mean_pictures(self._extractor, self.files, self.n_jobs)
+
+    @property
+    def _extractor(self) -> Extractor:
+        """Which made the descriptors."""
+        return Extractor.from_json(DiskStore.open(self.store or self.work / "store").front_end)
 
     def learned(self, runs: Sequence[SplitRun]) -> list[Learned]:
         """Each split's metrics and distances, made where they are not there yet."""
@@ -117,7 +122,7 @@ class Experiment:
         for done, (run, place) in enumerate(pending, 1):
             self._learn(run, place, faces)
             self._say_done(run, done, len(pending), time.perf_counter() - started)
-        for several in _together(both):
+        for several in _together(both, self.held_bytes):
             self._compare(several)
         return [self._learned(run, place) for run, place in both]
 
@@ -196,8 +201,9 @@ class Experiment:
     def _findings(self, view: int, learned: Sequence[Learned], results: Mapping[Stage, Results]) -> Findings:
         outcomes = [Outcome(stage, [each.facts[stage] for each in learned], results[stage]) for stage in results]
         runs = [each.run for each in learned]
-        families = tuple(self.families)
-        return Findings(view, self.settings, families, self.threshold_by, runs, outcomes, dict(self.seconds))
+        families, seconds = tuple(self.families), dict(self.seconds)
+        candidates = n_regions_needed(self._extractor, families, self.settings.regions)
+        return Findings(view, self.settings, families, self.threshold_by, runs, outcomes, candidates, seconds)
 
     def _say_done(self, run: SplitRun, done: int, total: int, spent: float) -> None:
         left = f", about {spent / done * (total - done) / 60:.0f} min left" if done < total else ""
@@ -210,12 +216,14 @@ class Experiment:
         self.seconds[what] += time.perf_counter() - started
 
 
-def _together(runs: Sequence[tuple[SplitRun, Workplace]]) -> Iterator[list[tuple[SplitRun, Workplace]]]:
+def _together(
+    runs: Sequence[tuple[SplitRun, Workplace]], held_bytes: int
+) -> Iterator[list[tuple[SplitRun, Workplace]]]:
     """Runs of the same pairs, as many as may be held at once, but one at least."""
     several: list[tuple[SplitRun, Workplace]] = []
     for run, place in runs:
         held = sum(each.model_bytes for _, each in several)
-        if several and (run.pairs != several[0][0].pairs or held + place.model_bytes > HELD_BYTES):
+        if several and (run.pairs != several[0][0].pairs or held + place.model_bytes > held_bytes):
             yield several
             several = []
         several.append((run, place))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 
 from samekind.extraction import extract, with_roots
-from samekind.images.extractor import FAMILIES, Extractor
+from samekind.images.extractor import FAMILIES, Extractor, canonical_name
+from samekind.images.levels import FamilyName
 from samekind.images.listing import ImageFile
+from samekind.images.regions import symmetric_subset
 from samekind.kernels.types import IntArray
 from samekind.lfw.workplace import digest
 from samekind.store import DiskStore, GroupsOf
@@ -26,7 +28,10 @@ def evenly(n: int, among: int) -> IntArray:
 
 @dataclass(frozen=True)
 class Faces:
-    """A store, of which each family counts with `regions` regions, spread evenly over those that it has."""
+    """A store, of which each family counts with `regions` regions, spread evenly over those that it has.
+
+    At other levels than the usual one there are as many as `Extractor.over` has for so many.
+    """
 
     store: DiskStore
     families: tuple[str, ...]
@@ -40,16 +45,17 @@ class Faces:
                 f"The store {store.path} is unfinished: {len(store):,} of {store.planned:,} pictures are in it. Run "
                 "what began it again, to finish it."
             )
-        _check_enough(store, self.families, self.regions)
+        _check_enough(store, self.extractor, self.families, self.regions)
 
     @cached_property
     def view(self) -> Any:
         """The regions that count, of every family that the store has enough of; a family has the same place always."""
-        return self.of_families([name for name, members in self.store.families.items() if len(members) >= self.regions])
+        families = self.store.families.items()
+        return self.of_families([name for name, members in families if len(members) >= self._needed[name]])
 
     def of_families(self, families: Sequence[str]) -> Any:
         """The same of some families."""
-        chosen = [self._chosen(self.store.families[family]) for family in families]
+        chosen = [self._chosen(family) for family in families]
         groups = GroupsOf(self.store, np.concatenate(chosen))
         return with_roots(groups) if self.roots else groups
 
@@ -57,8 +63,21 @@ class Faces:
         """The groups of a family in the view."""
         return list(self.view.families[family])
 
-    def _chosen(self, members: range) -> IntArray:
-        return members.start + evenly(self.regions, len(members))
+    def _chosen(self, family: str) -> IntArray:
+        """In mirror pairs, where enough of the store's regions are."""
+        members, needed = self.store.families[family], self._needed[family]
+        mirrors = self._mirrors[members.start : members.stop] - members.start
+        if (mirrors >= 0).sum() > needed:
+            return members.start + symmetric_subset(mirrors, needed)
+        return members.start + evenly(needed, len(members))
+
+    @cached_property
+    def _needed(self) -> dict[str, int]:
+        return n_regions_needed(self.extractor, self.store.families, self.regions)
+
+    @cached_property
+    def _mirrors(self) -> IntArray:
+        return self.extractor.mirror_groups()
 
     @cached_property
     def extractor(self) -> Extractor:
@@ -81,10 +100,18 @@ class Faces:
 
 def ordered_families(names: Sequence[str]) -> tuple[str, ...]:
     """In the order in which descriptors are computed, whatever order they were asked for in."""
-    unknown = [name for name in names if name not in FAMILIES]
-    if unknown:
-        raise ValueError(f"There is no family {unknown[0]!r}: choose from {', '.join(FAMILIES)}.")
-    return tuple(name for name in FAMILIES if name in names)
+    return tuple(sorted({canonical_name(name) for name in names}, key=_place))
+
+
+def _place(family: str) -> tuple[Any, ...]:
+    """Larger scales come first, at each scale smaller crops, and kinds as they stand in FAMILIES."""
+    kind, options, level = FamilyName.parse(family)
+    return -level.scale, level.crop or (), list(FAMILIES).index(kind), options
+
+
+def n_regions_needed(extractor: Extractor, families: Iterable[str], regions: int) -> dict[str, int]:
+    """How many of each family where `regions` are asked for."""
+    return {family: FamilyName.parse(family).level.n_regions(extractor.frame, regions) for family in families}
 
 
 def extracted(
@@ -100,8 +127,8 @@ def extracted(
     extractor = Extractor.over(families, n_regions=regions)  # the regions of `samekind extract --regions`
     if path.exists() and any(path.iterdir()):
         begun = DiskStore.open(path)
-        _check_enough(begun, families, regions)
         extractor = Extractor.from_json(begun.front_end)
+        _check_enough(begun, extractor, families, regions)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except FileExistsError as error:
@@ -109,12 +136,12 @@ def extracted(
     return extract(files, path, extractor, on_error="fail", n_jobs=n_jobs, progress=progress)
 
 
-def _check_enough(store: DiskStore, families: Sequence[str], regions: int) -> None:
-    for family in families:
+def _check_enough(store: DiskStore, extractor: Extractor, families: Sequence[str], regions: int) -> None:
+    for family, needed in n_regions_needed(extractor, families, regions).items():
         there = len(store.families.get(family, ()))
-        if there < regions:
+        if there < needed:
             raise ValueError(
-                f"The store {store.path} has {there:,} regions of the family {family}, but {regions:,} are needed. Ask "
+                f"The store {store.path} has {there:,} regions of the family {family}, but {needed:,} are needed. Ask "
                 "for fewer (--regions, or a smaller --preset) or for other --families, or have the descriptors "
                 "computed: leave --store out, with a new folder for --work."
             )

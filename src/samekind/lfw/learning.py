@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from samekind.estimators import EnsembleMetric, presets
+from samekind.estimators.use import as_learned_from, groups_with_mirror
 from samekind.events import Observer
 from samekind.images.regions import Region
 from samekind.kernels.types import IntArray
@@ -42,13 +43,15 @@ class Learner:
         return cls(faces, rows, settings, memory, n_jobs)
 
     def step1(self, family: str, checkpoint: Path, observer: Observer | None) -> tuple[Metric, Facts]:
-        started, view = time.perf_counter(), self.faces.view
-        step = self._learner(checkpoint, observer)
-        made = step.step1().fit(view, view.labels, rows=self.rows, groups=self.faces.members(family))
+        started, learner = time.perf_counter(), self._learner(checkpoint, observer)
+        view, members = as_learned_from(self.faces.view, learner.mirror), self.faces.members(family)
+        if learner.mirror == "mean":
+            members = sorted(set(members) & set(groups_with_mirror(view, "mean")))
+        made = learner.step1().fit(view, view.labels, rows=self.rows, groups=members)
         if made.basis_ is None:
             raise ValueError(
-                f"Step 1 chose none of the {self.faces.regions} {family} regions: none brings the people apart. "
-                "Give a smaller ridge (--set selection__ridge=0.1), or more people."
+                f"Step 1 chose none of the {len(self.faces.members(family))} {family} regions: none brings the people "
+                "apart. Give a smaller ridge (--set selection__ridge=0.1), or more people."
             )
         normalise = self.settings.learner["normalise"]
         metric = self._used(made.metric_, "none" if normalise == "auto" else normalise)
@@ -76,9 +79,10 @@ class Learner:
         }
 
     def _learner(self, checkpoint: Path, observer: Observer | None) -> EnsembleMetric:
-        # Pictures are compared by their mirror images as well, but these are not in the store.
+        # The paper's distances to mirror images are for pictures that are compared, not for those learned from.
+        mirror = "none" if self.settings.mirror == "distances" else self.settings.mirror
         return presets.learner(
-            dict(self.settings.learner) | {"mirror": "none"},
+            dict(self.settings.learner) | {"mirror": mirror},
             random_state=self.settings.seed,
             memory_budget=self.memory,
             n_jobs=self.n_jobs,
@@ -107,7 +111,6 @@ def chosen_regions(metric: Metric) -> dict[str, list[list[int]]]:
     """Family -> its regions (top, left, height, width), in order of choice."""
     chosen = {}
     for part in extractor_of(metric).parts:
-        name = part.family.name
-        known = {f"{name} {Region(*region).name}": region for region in part.regions.tolist()}
-        chosen[name] = [known[group] for group in metric.groups if group in known]
+        known = {f"{part.name} {Region(*region).name}": region for region in part.regions.tolist()}
+        chosen[part.name] = [known[group] for group in metric.groups if group in known]
     return chosen

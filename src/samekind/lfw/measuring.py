@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
@@ -11,7 +12,8 @@ from samekind.images.extractor import Extractor, Part
 from samekind.images.listing import ImageFile
 from samekind.images.load import load_image
 from samekind.kernels.types import Array, IntArray
-from samekind.lfw.protocol import Pair, pair_rows
+from samekind.lfw.protocol import pair_rows
+from samekind.lfw.protocol_files import Pair
 from samekind.lfw.reporter import Count
 from samekind.model.encoder import codes_with_mirror
 from samekind.model.metric import Metric
@@ -46,13 +48,14 @@ def distances_of_pairs(
     return {key: metrics[key].code_distance(*each[both.T]) for key, each in made.items()}
 
 
-def mean_picture(extractor: Extractor, files: Sequence[ImageFile], n_jobs: int | None = None) -> Array:
-    """The mean crop of some of the pictures, spread evenly over them."""
+def mean_pictures(extractor: Extractor, files: Sequence[ImageFile], n_jobs: int | None = None) -> dict[str, Array]:
+    """Family -> what it sees of the mean of some of the pictures, spread evenly over them."""
     align = extractor.aligner()
     some = files[:: -(-len(files) // MEAN_OF)]
     with ThreadPool(n_jobs) as pool:
-        crops = pool.map(lambda file: align(load_image(file.path), file.name).picture, some)
-        return np.mean(list(crops), axis=0)
+        aligned = pool.map(lambda file: align(load_image(file.path), file.name).picture, some)
+        crops = extractor.crops(np.mean(list(aligned), axis=0))
+    return {part.name: crops[part.level] for part in extractor.parts}
 
 
 def extractor_of(metric: Metric) -> Extractor:
@@ -64,21 +67,21 @@ def reading_all(extractors: Mapping[Key, Extractor]) -> tuple[Extractor, dict[Ke
     parts: list[Part] = []
     columns: dict[Key, dict[str, IntArray]] = {key: {} for key in extractors}
     start = 0
-    for name in dict.fromkeys(part.family.name for each in extractors.values() for part in each.parts):
-        own = {key: part for key, each in extractors.items() for part in each.parts if part.family.name == name}
-        family = next(iter(own.values())).family
+    for name in dict.fromkeys(part.name for each in extractors.values() for part in each.parts):
+        own = {key: part for key, each in extractors.items() for part in each.parts if part.name == name}
+        first = next(iter(own.values()))
+        family = first.family
         regions = np.unique(np.concatenate([part.regions for part in own.values()]), axis=0)
         places = {tuple(region): place for place, region in enumerate(regions.tolist())}
         for key, part in own.items():
             groups = np.array([places[tuple(region)] for region in part.regions.tolist()], dtype=np.intp)
             columns[key][name] = (start + groups[:, np.newaxis] * family.size + np.arange(family.size)).ravel()
-        parts.append(Part(family, regions))
+        parts.append(replace(first, regions=regions))
         start += len(regions) * family.size
-    first = next(iter(extractors.values()))
     in_own_order = {
-        key: np.concatenate([columns[key][part.family.name] for part in each.parts]) for key, each in extractors.items()
+        key: np.concatenate([columns[key][part.name] for part in each.parts]) for key, each in extractors.items()
     }
-    return Extractor(first.frame, first.alignment, tuple(parts)), in_own_order
+    return replace(next(iter(extractors.values())), parts=tuple(parts)), in_own_order
 
 
 def _features_of(

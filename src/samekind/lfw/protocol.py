@@ -18,40 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from samekind.evaluation._checks import check_same_length
-from samekind.lfw.protocol_files import (
-    Image,
-    Pair,
-    Pairs,
-    People,
-    PeopleFile,
-    Person,
-    pairs_text,
-    parse_pairs,
-    parse_people,
-    people_text,
-)
-
-__all__ = [
-    "Image",
-    "Pair",
-    "PeopleFile",
-    "Person",
-    "Split",
-    "Subset",
-    "View2",
-    "image_rows",
-    "missing_images",
-    "named_image",
-    "pair_rows",
-    "pairs_text",
-    "parse_pairs",
-    "parse_people",
-    "people_text",
-    "read_pairs",
-    "read_people",
-    "read_view1",
-    "read_view2",
-]
+from samekind.lfw.protocol_files import Image, Pair, Pairs, People, PeopleFile, parse_pairs, parse_people
 
 Rows = NDArray[np.intp]
 
@@ -71,11 +38,33 @@ class Subset:
         """All images of the people, person by person."""
         return tuple(image for person in self.people for image in person.images)
 
+    def more_pairs(self, *, of_a_person: int = 5, times: int = 10, seed: int = 0) -> Pairs:
+        """Pairs of one person, up to `of_a_person` each, and `times` as many of two people, drawn as LFW's own are.
+
+        People count alike, however many pictures there are of them. Pairs that are in `pairs` may be among them.
+        """
+        rng = np.random.default_rng(seed)
+        same: list[Pair] = []
+        others: list[Pair] = []
+        people = [person.images for person in self.people if person.images]
+        for images in people:
+            of_two = [Pair(images[i], images[j]) for i in range(len(images)) for j in range(i + 1, len(images))]
+            kept = rng.permutation(len(of_two))[:of_a_person]
+            same += [of_two[at] for at in np.sort(kept)]
+        while len(people) > 1 and len(others) < times * len(same):
+            one, two = rng.choice(len(people), 2, replace=False)
+            others.append(Pair(_any(people[one], rng), _any(people[two], rng)))
+        return tuple(same + others)
+
     @property
     def names(self) -> frozenset[str]:
         """Everybody who is listed or shown in a pair."""
         shown = {image.person for pair in self.pairs for image in pair}
         return frozenset(shown.union(person.name for person in self.people))
+
+
+def _any(images: Sequence[Image], rng: np.random.Generator) -> Image:
+    return images[int(rng.integers(len(images)))]
 
 
 @dataclass(frozen=True)

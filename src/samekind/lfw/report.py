@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from samekind.evaluation import (
@@ -19,15 +19,16 @@ from samekind.evaluation import (
 )
 from samekind.kernels.types import Array
 from samekind.lfw.experiment import Findings, Outcome
-from samekind.lfw.tables import fold_table, table1, table2
+from samekind.lfw.published import PublishedResult
+from samekind.lfw.tables import fold_table, published_table, table1, table2
 
 DRAWN = 20  # regions drawn one by one
 
 THRESHOLDS = {
     "training pairs": "View 1's training pairs, whose people the metric has learned from",
     "these pairs": "the test pairs themselves, which is slightly optimistic",
-    "view 1": "View 1, as the paper's do: its test pairs, for a metric learned from its training people, some of whom "
-    "are in the fold that is tested",
+    "view 1": "View 1, as the paper's do: pairs of its test people, for a metric learned from its training people, "
+    "some of whom are in the fold that is tested",
     "training folds": "the training folds: for each fold its own metric on the pairs of the other folds",
 }
 
@@ -42,12 +43,19 @@ DISTANCES = {
 }
 
 
-def write_lfw_report(path: str | os.PathLike[str], findings: Findings, face: Array) -> Path:
-    """One self-contained HTML file; `face` is the mean picture, to draw regions on."""
-    return write_report(path, f"samekind: LFW, View {findings.view}", list(_sections(findings, face)))
+def write_lfw_report(
+    path: str | os.PathLike[str],
+    findings: Findings,
+    faces: Mapping[str, Array],
+    published: Sequence[PublishedResult] = (),
+) -> Path:
+    """One self-contained HTML file; `faces` are the mean pictures that families see, to draw regions on."""
+    return write_report(path, f"samekind: LFW, View {findings.view}", list(_sections(findings, faces, published)))
 
 
-def _sections(findings: Findings, face: Array) -> Iterator[Section]:
+def _sections(
+    findings: Findings, faces: Mapping[str, Array], published: Sequence[PublishedResult]
+) -> Iterator[Section]:
     first, *_ = findings.runs
     sources = "; and from ".join(THRESHOLDS[source] for source in findings.outcomes[0].results)
     splits = "the split" if findings.view == 1 else f"{len(findings.runs)} fold(s)"
@@ -68,18 +76,28 @@ def _sections(findings: Findings, face: Array) -> Iterator[Section]:
     if len(findings.runs) > 1:
         yield Section("All figures", "After each step, at each threshold.", compare_folds(_by_name(findings)))
     joint = [outcome for outcome in findings.outcomes if outcome.stage.step == 2]
+    ours = {outcome.stage.title: _any_result(outcome).roc for outcome in joint}
     yield Section(
         "ROC",
-        figure=RocDisplay({outcome.stage.title: _any_result(outcome).roc for outcome in joint}).plot().figure_,
+        figure=RocDisplay(ours).plot().figure_,
         caption="True against false match rate of each family after step 2, and of all together.",
     )
+    if published and findings.view == 2:
+        yield Section(
+            "Beside published results",
+            "Methods of the same category (unrestricted, label-free outside data), as the paper's Figure 2: accuracy "
+            "and standard error as printed, the other figures computed from the published curves.",
+            published_table(findings, published),
+            figure=RocDisplay(ours, {each.method: each.roc for each in published}).plot(lowest=1e-4).figure_,
+            caption="True match rate against false match rate, on a logarithmic axis.",
+        )
     if len(findings.runs) > 1:
         yield Section(
             "Folds",
             figure=FoldsDisplay({outcome.stage.title: _any_result(outcome) for outcome in joint}).plot().figure_,
             caption=f"Accuracy of each fold at thresholds from {next(iter(joint[0].results))}.",
         )
-    yield from _regions(findings, face, first.title)
+    yield from _regions(findings, faces, first.title)
     yield Section(
         "Settings",
         table=Table(
@@ -93,10 +111,11 @@ def _sections(findings: Findings, face: Array) -> Iterator[Section]:
     yield Section("Time", "Of each stage, and of this run; what was there already took none.", _times(findings))
 
 
-def _regions(findings: Findings, face: Array, title: str) -> Iterator[Section]:
+def _regions(findings: Findings, faces: Mapping[str, Array], title: str) -> Iterator[Section]:
     for outcome in findings.outcomes:
         if outcome.stage.step == 1:
             (family,) = outcome.stage.families
+            face = faces[family]
             each = [[_rectangle(region) for region in facts["regions"][family]] for facts in outcome.facts]
             yield Section(
                 f"Chosen regions: {family}",

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from samekind.evaluation import FoldsResult, best_threshold, verify, verify_folds
-from samekind.lfw.protocol import Image, Pair, Split, View2
+from samekind.lfw.protocol import Split, View2
+from samekind.lfw.protocol_files import Image, Pair
 from samekind.lfw.stages import Stage
 from samekind.lfw.workplace import Distances
 
@@ -29,8 +30,8 @@ class SplitRun:
 
     @classmethod
     def from_view1(cls, split: Split) -> SplitRun:
-        """The training pairs, and after them the test pairs."""
-        return cls("view1", "View 1", split, split.train.pairs + split.test.pairs)
+        """The training pairs, after them the test pairs, and more pairs of the test people, for thresholds."""
+        return cls("view1", "View 1", split, split.train.pairs + split.test.pairs + split.test.more_pairs())
 
     @classmethod
     def from_fold(cls, view2: View2, fold: int) -> SplitRun:
@@ -65,18 +66,19 @@ def judged_on_view1(learned: Learned, stage: Stage, threshold_by: ThresholdBy) -
     """Test pairs at the threshold from the training pairs, and at their own best one, which is slightly optimistic."""
     run, distances = learned.run, learned.distances[stage]
     n = len(run.split.train.pairs)
+    test = slice(n, n + len(run.split.test.pairs))
     chosen = best_threshold(distances[:n], run.same[:n], strategy=threshold_by)
-    strict = replace(verify(distances[n:], run.same[n:], threshold=chosen), threshold_source="training pairs")
+    strict = replace(verify(distances[test], run.same[test], threshold=chosen), threshold_source="training pairs")
     return {
         result.threshold_source: FoldsResult((run.title,), (result,), result.roc)
-        for result in (strict, verify(distances[n:], run.same[n:]))
+        for result in (strict, verify(distances[test], run.same[test]))
     }
 
 
 def judged_by_folds(
     view1: Learned | None, folds: Mapping[int, Learned], view2: View2, stage: Stage, threshold_by: ThresholdBy
 ) -> Results:
-    """Each fold's pairs at the threshold from View 1's test pairs, if any, and from the pairs of other folds."""
+    """Each fold's pairs at the threshold from pairs of View 1's test people, if any, and from pairs of other folds."""
     tested = list(folds)
     rows = np.stack([learned.distances[stage] for learned in folds.values()])
     same, numbers = folds[tested[0]].run.same, view2.fold_numbers + 1

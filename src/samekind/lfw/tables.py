@@ -7,14 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from samekind.evaluation import Table
+from samekind.evaluation import FoldsResult, RocCurve, Table
+from samekind.evaluation.folds import RATES
 from samekind.images.extractor import FAMILIES
+from samekind.images.levels import FamilyName
 from samekind.lfw import paper
 from samekind.lfw.experiment import Findings, Outcome
 from samekind.lfw.paper import Figure
+from samekind.lfw.published import PublishedResult
 from samekind.lfw.stages import Stage
 
 NOTHING = "–"
+CURVE_COLUMNS = ["AUC (%)", "EER (%)", *(f"true match rate at {far:g} (%)" for far in RATES)]
 
 
 def table1(findings: Findings) -> Table:
@@ -25,22 +29,50 @@ def table1(findings: Findings) -> Table:
         stage = outcome.stage
         if stage.step == 1:
             empty = [NOTHING] * len(sources)
-            ours, papers = _dimensions(findings, *stage.families), f"{paper.DIMENSIONS[stage.families]:,}"
-            rows.append([f"{stage.families[0]}, D", ours, *empty, papers, NOTHING])
+            ours, papers = _dimensions(findings, *stage.families), paper.DIMENSIONS.get(stage.families)
+            rows.append([f"{stage.families[0]}, D", ours, *empty, f"{papers:,}" if papers else NOTHING, NOTHING])
         rows.append([stage.title, *_our_figures(outcome), *_papers_figures(stage)])
     return Table(["", "rank", *(f"error ({source})" for source in sources), "paper's rank", "paper's error"], rows)
 
 
 def table2(findings: Findings) -> Table:
     """Accuracy in percent, the paper's rows (View 2) and ours after step 2, as in its Table 2."""
+    nothing = [None] * (2 + len(RATES))
     rows: list[list[Any]] = [
-        [name, "view 1" if name.startswith("the paper") else None, *figure] for name, figure in paper.ACCURACIES.items()
+        [name, "view 1" if name.startswith("the paper") else None, *figure, *nothing]
+        for name, figure in paper.ACCURACIES.items()
     ]
     for outcome in findings.outcomes:
         if outcome.stage.step == 2:
-            name = f"samekind: {' + '.join(outcome.stage.families)}"
-            rows += [[name, source, *_figure(100 * result.accuracies)] for source, result in outcome.results.items()]
-    return Table(["", "threshold from", "accuracy (%)", "± (%)"], [list(map(_rounded, row)) for row in rows])
+            rows += [
+                [_our_name(outcome), source, *_figure(100 * result.accuracies), *_on_curve(result.roc)]
+                for source, result in outcome.results.items()
+            ]
+    columns = ["", "threshold from", "accuracy (%)", "± (%)", *CURVE_COLUMNS]
+    return Table(columns, [list(map(_rounded, row)) for row in rows])
+
+
+def published_table(findings: Findings, published: Sequence[PublishedResult]) -> Table:
+    """All methods, the weakest first: accuracy as printed, its standard error, and figures computed from the curves."""
+    rows: list[list[Any]] = [
+        [each.method, each.accuracy, each.standard_error, *_on_curve(each.roc)] for each in published
+    ]
+    for outcome in findings.outcomes:
+        if outcome.stage.step == 2:
+            result = next(iter(outcome.results.values()))
+            rows.append(
+                [_our_name(outcome), 100 * result.accuracy, 100 * result.standard_error, *_on_curve(result.roc)]
+            )
+    in_order = sorted(rows, key=lambda row: row[1])
+    return Table(["", "accuracy (%)", "standard error", *CURVE_COLUMNS], [list(map(_rounded, row)) for row in in_order])
+
+
+def _our_name(outcome: Outcome) -> str:
+    return f"samekind: {' + '.join(outcome.stage.families)}"
+
+
+def _on_curve(roc: RocCurve) -> list[float]:
+    return [100 * roc.auc, 100 * roc.eer, *(100 * roc.true_match_rate_at(far) for far in RATES)]
 
 
 def fold_table(findings: Findings) -> Table:
@@ -83,11 +115,18 @@ def _stage_json(outcome: Outcome) -> dict[str, Any]:
                 "thresholds": result.thresholds.tolist(),
                 "auc": result.auc,
                 "eer": result.eer,
-                "true_match_rate": {"at": result.far, "is": result.true_match_rate},
+                "true_match_rates": [
+                    {"at": far, "is": result.roc.true_match_rate_at(far), "interval": _interval(result, far)}
+                    for far in RATES
+                ],
             }
             for source, result in outcome.results.items()
         ],
     }
+
+
+def _interval(result: FoldsResult, far: float) -> list[float] | None:
+    return list(result.true_match_interval(far)) if len(result.folds) > 1 else None
 
 
 def _our_figures(outcome: Outcome) -> list[str]:
@@ -103,8 +142,9 @@ def _papers_figures(stage: Stage) -> list[str]:
 
 
 def _dimensions(findings: Findings, family: str) -> str:
-    whiten, size = findings.settings.learner.get("selection__whiten", "auto"), FAMILIES[family]().size
-    return f"{findings.settings.regions * (min(whiten, size) if isinstance(whiten, int) else size):,}"
+    whiten = findings.settings.learner.get("selection__whiten", "auto")
+    size = FAMILIES[FamilyName.parse(family).kind].size
+    return f"{findings.candidates[family] * (min(whiten, size) if isinstance(whiten, int) else size):,}"
 
 
 def _figure(values: Sequence[float] | np.ndarray[Any, np.dtype[Any]]) -> Figure:

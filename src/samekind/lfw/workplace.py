@@ -107,7 +107,7 @@ class Workplace:
             return dict(json.loads(path.read_text(encoding="utf-8")))
         except (ValueError, TypeError) as error:
             raise ValueError(
-                f"{path} is damaged ({error}), so it cannot be told what {self.folder} was made with. Delete the "
+                f"{path} is damaged ({error}), so it is not known what {self.folder} was made with. Delete the "
                 "folder, or give another with --work."
             ) from error
 

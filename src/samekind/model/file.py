@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 ADVICE = "Give a file that Metric.save wrote, or copy this one again from where it came."
 
 _FORMAT = "samekind.metric"
-_FORMAT_VERSION = 5  # up to version 4, components were over columns or normalised groups, and nothing was calibrated
+# Up to version 4 components were over columns or normalised groups, and nothing was calibrated; 6 has similarity terms.
+_FORMAT_VERSION = 6
 _NOTES = "samekind"
 _CHECKSUM = "sha256"
 _LONGEST_HEADER = 100_000_000  # safetensors reads no longer one

@@ -1,9 +1,11 @@
 """`Metric`: all that crosses from training to use, a basis and components over it.
 
 Distances are squared throughout: `||L^T (z(u) - z(v))||^2`, z the features of the basis and L^T the components. Where
-codes are normalised by their lengths, it is the squared Euclidean distance of the codes that come out. A metric that
-was learned from pictures also knows which regions of them it reads, and encodes pictures itself; how a picture's mirror
-image counts, which distance and which threshold go with that, is part of it.
+codes are normalised by their lengths, it is the squared Euclidean distance of the codes that come out. A similarity
+term adds one vector and one number to a code (`samekind.model.similarity`); what is then called a squared distance may
+be negative, and only its order and its threshold mean something. A metric that was learned from pictures also knows
+which regions of them it reads, and encodes pictures itself; how a picture's mirror image counts, which distance and
+which threshold go with that, is part of it.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from samekind.feature_store import FeatureStore
 from samekind.files import write_whole
 from samekind.kernels.flips import flip_free_distances
 from samekind.kernels.lengths import NORMALISATIONS, Normalise, normalised
+from samekind.kernels.similarity import offset_distances, split_codes
 from samekind.kernels.types import MIRRORS, Mirror
 from samekind.model.basis import Basis
 from samekind.model.calibration import Calibration
@@ -33,6 +36,7 @@ from samekind.model.fields import (
     finite_floats,
 )
 from samekind.model.file import ADVICE, ModelFileError, content_digest, read_model, to_bytes
+from samekind.model.similarity import Similarity
 
 if TYPE_CHECKING:
     from samekind.model.encoder import Encoder
@@ -68,6 +72,9 @@ class Metric:
         What is known of these distances on classes left out: probabilities, thresholds at false match rates.
     extractor : mapping or None
         How the selected columns come from a picture (crop, families, chosen regions), for `encode`.
+    similarity : Similarity or None
+        What is added to the squared distance of codes, and to the codes themselves. With it components may have no
+        rows: then it is all that counts.
     attributes : mapping
         Notes on the training (loss, ridge, version ...), as JSON keeps them: tuples become lists.
     """
@@ -80,12 +87,14 @@ class Metric:
     calibration: Calibration | None = None
     extractor: Mapping[str, Any] | None = None
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
+    similarity: Similarity | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.basis, Basis):
             raise ValueError(f"basis must be a Basis, but is {type(self.basis).__name__}.")
         if not isinstance(self.calibration, Calibration | None):
             raise ValueError(f"calibration must be None or a Calibration, but is {type(self.calibration).__name__}.")
+        self._check_similarity()
         components = self.components
         checked = {
             "components": None if components is None else checked_components(components, self.basis.n_codes),
@@ -123,7 +132,8 @@ class Metric:
     @property
     def n_components(self) -> int:
         """Length of the code that `transform` gives."""
-        return self.basis.n_codes if self.components is None else int(self.components.shape[0])
+        own = self.basis.n_codes if self.components is None else int(self.components.shape[0])
+        return own if self.similarity is None else own + self.similarity.n_codes
 
     @property
     def columns(self) -> NDArray[np.int64]:
@@ -148,13 +158,14 @@ class Metric:
     @property
     def is_linear(self) -> bool:
         """Whether a distance depends on the difference of two vectors alone."""
-        return self.normalise == "none" and self.basis.is_linear
+        return self.normalise == "none" and self.basis.is_linear and self.similarity is None
 
     def full_components(self) -> Floats:
         """The components over all features, zero where none is read: (n_components, n_features).
 
-        There are none where groups are normalised.
+        There are none where groups are normalised or a similarity term counts.
         """
+        self._check_no_similarity("components over the features")
         if not self.basis.is_linear:
             raise ValueError(
                 f"A metric with normalise_groups={self.basis.normalise!r} has no components over the features "
@@ -168,8 +179,9 @@ class Metric:
     def get_mahalanobis_matrix(self) -> Floats:
         """The matrix A of ``d(u, v) = (u - v)^T A (u - v)``: (n_features, n_features).
 
-        There is none where codes or groups are normalised.
+        There is none where codes or groups are normalised or a similarity term counts.
         """
+        self._check_no_similarity("Mahalanobis matrix")
         for name, value in (("normalise_groups", self.basis.normalise), ("normalise", self.normalise)):
             if value != "none":
                 before = ', or with_normalise("none") for the matrix before normalisation' * (name == "normalise")
@@ -247,20 +259,24 @@ class Metric:
     @property
     def distance_function(self) -> Callable[[Floats, Floats], Floats] | None:
         """Squared distances of codes row by row, for those who compare many; None: squared Euclidean distance."""
+        if self.similarity is not None:
+            return offset_distances
         return flip_free_distances if self.mirror == "distances" else None
+
+    def split_codes(self, codes: Floats) -> tuple[Floats, Floats]:
+        """Vectors (n, r) and numbers (n,) of codes, whose squared distance is ||u - u'||^2 + s + s'."""
+        return split_codes(codes, self.distance_function)
 
     def code_distance(self, a: ArrayLike, b: ArrayLike) -> Floats:
         """Squared distances (n,) of codes, row by row, as `transform` or `encode` gave them."""
         first, second = np.atleast_2d(finite_floats(a, "a")), np.atleast_2d(finite_floats(b, "b"))
         if first.shape[-1] != second.shape[-1]:
             raise ValueError(f"Codes of {first.shape[-1]} and {second.shape[-1]} numbers are of different metrics.")
-        own = self.distance_function
-        if own is not None and first.shape[-1] == self.n_components + 1:
+        own, length = self.distance_function, self.n_components
+        if own is not None and first.shape[-1] == length + (self.mirror == "distances"):
             return own(first, second)
-        if first.shape[-1] != self.n_components:
-            raise ValueError(
-                f"Codes have {first.shape[-1]} numbers, but those of this metric have {self.n_components}."
-            )
+        if first.shape[-1] != length:
+            raise ValueError(f"Codes have {first.shape[-1]} numbers, but those of this metric have {length}.")
         between = first - second
         distances: Floats = np.einsum("ij,ij->i", between, between)
         return distances
@@ -374,18 +390,45 @@ class Metric:
         # A mapping proxy cannot be pickled, and unpickled arrays would be writable: build anew.
         extractor = None if self.extractor is None else dict(self.extractor)
         used = (self.normalise, self.mirror, self.threshold, self.calibration)
-        return type(self), (self.basis, self.components, *used, extractor, dict(self.attributes))
+        return type(self), (self.basis, self.components, *used, extractor, dict(self.attributes), self.similarity)
 
     def __repr__(self) -> str:
         how = {"normalise": self.normalise, "normalise_groups": self.basis.normalise, "mirror": self.mirror}
         said = "".join(f", {name}={value!r}" for name, value in how.items() if value != "none")
+        if self.similarity is not None:
+            said += f", similarity={self.similarity.n_codes}"
         return (
             f"Metric(n_components={self.n_components}, n_columns={self.n_columns}, "
             f"n_features={self.n_features}, n_groups={len(self.groups)}, threshold={self.threshold}{said})"
         )
 
     def _codes(self, selected: Floats) -> Floats:
-        return normalised(self._projected(self.basis(selected)), self.normalise)
+        return self.codes_of_features(self.basis(selected))
+
+    def codes_of_features(self, Z: Floats) -> Floats:
+        """Codes of the features (n, basis.n_codes) that the basis gives."""
+        codes = normalised(self._projected(Z), self.normalise)
+        return codes if self.similarity is None else np.hstack([codes, self.similarity(Z)])
+
+    def _check_similarity(self) -> None:
+        if self.similarity is None:
+            return
+        if not isinstance(self.similarity, Similarity):
+            raise ValueError(f"similarity must be None or a Similarity, but is {type(self.similarity).__name__}.")
+        if self.similarity.components.shape[1] != self.basis.n_codes:
+            raise ValueError(
+                f"This similarity reads {self.similarity.components.shape[1]} features, but the basis has "
+                f"{self.basis.n_codes}."
+            )
+        if self.mirror == "distances":
+            raise ValueError('A similarity term takes mirror="none" or "mean", not "distances".')
+
+    def _check_no_similarity(self, what: str) -> None:
+        if self.similarity is not None:
+            raise ValueError(
+                f"A metric with a similarity term has no {what}: its distances are no quadratic form. Use transform "
+                "and code_distance, or pair_distance."
+            )
 
     def _projected(self, Z: Floats) -> Floats:
         if self.components is None:
@@ -396,7 +439,11 @@ class Metric:
 
 def _arrays(metric: Metric) -> dict[str, NDArray[Any]]:
     arrays = {f"basis.{name}": array for name, array in metric.basis.arrays().items()}
-    return arrays if metric.components is None else arrays | {"components": metric.components}
+    if metric.components is not None:
+        arrays |= {"components": metric.components}
+    if metric.similarity is not None:
+        arrays |= {f"similarity.{name}": array for name, array in metric.similarity.arrays().items()}
+    return arrays
 
 
 def _notes(metric: Metric) -> dict[str, Any]:
@@ -414,16 +461,18 @@ def _notes(metric: Metric) -> dict[str, Any]:
 def _from_file(arrays: dict[str, NDArray[Any]], notes: dict[str, Any]) -> Metric:
     if notes["format_version"] < 5:
         return _from_earlier_file(arrays, notes)
-    own: dict[str, Any] = {
-        name.removeprefix("basis."): array for name, array in arrays.items() if name.startswith("basis.")
-    }
-    calibration = notes["calibration"]
+    similarity, calibration = _named("similarity.", arrays), notes["calibration"]
     return Metric(
-        Basis(**own, **notes["basis"]),
+        Basis(**_named("basis.", arrays), **notes["basis"]),
         arrays.get("components"),
         calibration=None if calibration is None else Calibration.from_json(calibration),
         **{name: notes[name] for name in ("normalise", "mirror", "threshold", "extractor", "attributes")},
+        similarity=Similarity(**similarity) if similarity else None,
     )
+
+
+def _named(prefix: str, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
 
 
 def _from_earlier_file(arrays: dict[str, NDArray[Any]], notes: dict[str, Any]) -> Metric:

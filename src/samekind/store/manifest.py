@@ -47,8 +47,8 @@ class Family:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "groups", tuple(self.groups))
-        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", self.name):
-            raise ValueError(f"{self.name!r} names files: give letters, digits, '-' and '_' only.")
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_@.+-]*", self.name):
+            raise ValueError(f"{self.name!r} names files: give letters, digits, '-', '_', '@', '.' and '+' only.")
         if self.size < 1 or not self.groups:
             raise ValueError(f"Family {self.name!r} has {len(self.groups)} groups of {self.size} numbers: give both.")
 

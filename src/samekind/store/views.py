@@ -77,7 +77,23 @@ class RowsOf(_View):
         self.store.stacked(groups, self.rows[rows], means, out)
 
 
-class GroupsOf(_View):
+class _AllSamples(_View):
+    """What a view of all samples has from the store."""
+
+    @property
+    def front_end(self) -> Mapping[str, Any] | None:
+        return self.store.front_end
+
+    @property
+    def labels(self) -> NDArray[np.str_]:
+        return self.store.labels
+
+    @property
+    def image_ids(self) -> NDArray[np.str_]:
+        return self.store.image_ids
+
+
+class GroupsOf(_AllSamples):
     """A view of a store that has only some of its groups, numbered anew in rising order; nothing is copied."""
 
     def __init__(self, store: FeatureStore, groups: Sequence[int] | IntArray):
@@ -121,18 +137,6 @@ class GroupsOf(_View):
         left = {name: np.flatnonzero(np.isin(self.chosen, list(members))).tolist() for name, members in own.items()}
         return {name: members for name, members in left.items() if members}
 
-    @property
-    def front_end(self) -> Mapping[str, Any] | None:
-        return self.store.front_end
-
-    @property
-    def labels(self) -> NDArray[np.str_]:
-        return self.store.labels
-
-    @property
-    def image_ids(self) -> NDArray[np.str_]:
-        return self.store.image_ids
-
     def panel(self, groups: Sequence[int], rows: IntArray) -> Array:
         return self.store.panel(self.chosen[list(groups)].tolist(), rows)
 
@@ -143,7 +147,7 @@ class GroupsOf(_View):
         self.store.stacked(self.chosen[list(groups)].tolist(), rows, means, out)
 
 
-class _AllGroups(_View):
+class _AllGroups(_AllSamples):
     """What a view that changes numbers, not groups, has from the store."""
 
     @property
@@ -153,14 +157,6 @@ class _AllGroups(_View):
     @property
     def families(self) -> Mapping[str, Sequence[int]] | None:
         return self.store.families
-
-    @property
-    def labels(self) -> NDArray[np.str_]:
-        return self.store.labels
-
-    @property
-    def image_ids(self) -> NDArray[np.str_]:
-        return self.store.image_ids
 
 
 class RootsOf(_AllGroups):
@@ -216,11 +212,6 @@ class MirrorMeansOf(_AllGroups):
         self.store = store
         self.mirror_groups = mirror_groups
         self._mirrored = {k: mirrored[name] for name, members in (store.families or {}).items() for k in members}
-
-    @property
-    def front_end(self) -> Mapping[str, Any] | None:
-        """How images become the descriptors that the means are taken of."""
-        return self.store.front_end
 
     def panel(self, groups: Sequence[int], rows: IntArray) -> Array:
         chosen = self._with_mirror(groups)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from samekind.compute.anchors import SamplingOptions
-from samekind.solvers.joint import algorithm, monitor, schedule
+from samekind.solvers.joint import algorithm
 from samekind.solvers.joint.problem import JointProblem
 from samekind.solvers.joint.schedule import expected_gain, sample_sizes, within_noise
 from samekind.solvers.joint.state import JointState
@@ -24,13 +24,12 @@ RIDGE = 0.05
 TOL = 2e-3
 FEW_BATCHES = SamplingOptions(batches=5)
 STAGES = [20, 40, 160]  # anchors; in the end all rows
+SEVERAL_STAGES = {"first_anchors": 20, "growth": 2}
 
 
 @pytest.fixture(autouse=True)
-def several_stages(monkeypatch):
-    """As `STAGES` says; one thread of BLAS, as the estimators have it."""
-    monkeypatch.setattr(schedule, "FIRST_ANCHORS", 20)
-    monkeypatch.setattr(schedule, "GROWTH", 2)
+def one_thread():
+    """Of BLAS, as the estimators have it."""
     with single_threaded_blas():
         yield
 
@@ -58,7 +57,7 @@ def solve(loss, solver, *, trace_bound=np.inf, n_jobs=1, **options):
         arrays = {name: array.copy() for name, array in state.arrays().items()}
         states.append((arrays, json.dumps(state.facts()), len(events)))
 
-    options = {"tol": TOL, "anchors": "grow"} | options
+    options = {"tol": TOL, "anchors": "grow"} | SEVERAL_STAGES | options
     problem = problem_of(loss, trace_bound, n_jobs)
     result = solve_joint(problem, solver=solver, observe=listen, keep=keep, **options)
     return result, events, states
@@ -73,7 +72,7 @@ def anchors_of(events):
 
 @given(st.integers(1, 10**6), st.none() | st.integers(1, 10**6))
 def test_stages_grow_from_few_anchors_to_all_rows_or_to_the_most_allowed(n, most):
-    *samples, last = sample_sizes(n, most)
+    *samples, last = sample_sizes(n, 20, 2, most)
     assert last == (None if most is None or 2 * most >= n else most)
     end = n / 2 if last is None else last
     assert all(2 * size <= end for size in samples)
@@ -82,12 +81,12 @@ def test_stages_grow_from_few_anchors_to_all_rows_or_to_the_most_allowed(n, most
 
 
 def test_few_rows_are_not_sampled():
-    assert sample_sizes(79) == [None]
-    assert sample_sizes(80) == [20, None]
-    assert sample_sizes(240) == [20, 40, None]
-    assert sample_sizes(240, 60) == [20, 60]
-    assert sample_sizes(240, 7) == [7]
-    assert sample_sizes(240, 120) == [20, 40, None]  # as dear as all rows
+    assert sample_sizes(79, 20, 2) == [None]
+    assert sample_sizes(80, 20, 2) == [20, None]
+    assert sample_sizes(240, 20, 2) == [20, 40, None]
+    assert sample_sizes(240, 20, 2, 60) == [20, 60]
+    assert sample_sizes(240, 20, 2, 7) == [7]
+    assert sample_sizes(240, 20, 2, 120) == [20, 40, None]  # as dear as all rows
 
 
 def test_a_gain_counts_when_most_batches_have_it():
@@ -198,7 +197,7 @@ def test_a_sample_that_misleads_is_left_where_others_still_gained(loss, monkeypa
     )
     keep = lambda state: first.append(state.start)  # noqa: E731
     events = []
-    options = {"solver": "factored", "n_components": 8, "anchors": "grow", "tol": TOL}
+    options = {"solver": "factored", "n_components": 8, "anchors": "grow", "tol": TOL} | SEVERAL_STAGES
     solve_joint(problem, keep=keep, observe=events.append, **options)
     start = problem.factored_value(first[0])
     lowest = min(event.objective for event in events if event.details["n_anchors"] == 20)
@@ -259,9 +258,8 @@ def test_the_seed_draws_the_anchors(loss, solver):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("anchors", "trace_bound"), [("grow", np.inf), ("grow", 1.5), ("all", 1.5), (60, np.inf)])
-def test_from_any_state_it_ends_with_the_same_bits(loss, solver, anchors, trace_bound, monkeypatch):
-    monkeypatch.setattr(monitor, "KEEP_EVERY", 2)
-    options = {"trace_bound": trace_bound, "anchors": anchors, "tol": 3e-3, "max_iter": 40}
+def test_from_any_state_it_ends_with_the_same_bits(loss, solver, anchors, trace_bound):
+    options = {"trace_bound": trace_bound, "anchors": anchors, "tol": 3e-3, "max_iter": 40, "keep_every": 2}
     whole, events, states = solve(loss, solver, **options)
     assert len(states) > {"grow": 3, "all": 1, 60: 2}[anchors]
     for arrays, facts, n_events in states:
@@ -275,18 +273,16 @@ def test_from_any_state_it_ends_with_the_same_bits(loss, solver, anchors, trace_
         assert again.certificate == whole.certificate
 
 
-def test_codes_of_few_components_go_on_too(loss, monkeypatch):
-    monkeypatch.setattr(monitor, "KEEP_EVERY", 3)
-    whole, _, states = solve(loss, "factored", n_components=3)
+def test_codes_of_few_components_go_on_too(loss):
+    whole, _, states = solve(loss, "factored", n_components=3, keep_every=3)
     assert len(states) > 3
     for arrays, facts, _ in states:
         again, _, _ = solve(loss, "factored", n_components=3, resume=JointState.restored(arrays, json.loads(facts)))
         np.testing.assert_array_equal(again.L, whole.L)
 
 
-def test_a_state_goes_through_arrays_and_json(loss, solver, monkeypatch):
-    monkeypatch.setattr(monitor, "KEEP_EVERY", 2)
-    _, _, states = solve(loss, solver, max_iter=12)
+def test_a_state_goes_through_arrays_and_json(loss, solver):
+    _, _, states = solve(loss, solver, max_iter=12, keep_every=2)
     for arrays, facts, _ in states:
         state = JointState.restored(arrays, json.loads(facts))
         assert json.dumps(state.facts()) == facts

@@ -184,10 +184,10 @@ def climb(name):
 
 
 def assert_resumable(problem, L0, options):
-    def told(progress):
+    def reported(progress):
         return progress.value, progress.iteration, progress.L.tobytes()
 
-    seen = saved.assert_goes_on_from_any_iteration(watched, problem, L0, options, assert_same_solution, told)
+    seen = saved.assert_goes_on_from_any_iteration(watched, problem, L0, options, assert_same_solution, reported)
     return [progress.state for progress in seen]
 
 

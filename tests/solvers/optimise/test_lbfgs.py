@@ -246,7 +246,7 @@ def test_a_gradient_that_lies_moves_nothing():
     states, found = observed(liar, np.zeros(30), ftol=1e-12, max_iter=100)
     np.testing.assert_array_equal(found.x, np.zeros(30))
     assert found.at_rest
-    assert len(states) == 1  # nobody is told of an iteration
+    assert len(states) == 1  # no iteration is reported
     assert found.n_evaluations <= 1 + MAX_TRIES
 
 

@@ -299,10 +299,10 @@ def resumable(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["orthant", "ridge", "bounded", "both", "neither", "to the last bit", "cut short"])
 def test_going_on_from_any_iteration_ends_with_the_same_floats(name):
-    def told(progress):
+    def reported(progress):
         return progress.value, progress.gap, progress.iteration
 
-    seen = saved.assert_goes_on_from_any_iteration(watched, *resumable(name), assert_same_solution, told)
+    seen = saved.assert_goes_on_from_any_iteration(watched, *resumable(name), assert_same_solution, reported)
     assert len(seen) > 6
 
 

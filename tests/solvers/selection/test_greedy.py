@@ -270,7 +270,7 @@ GROUP_SIZES = (2, 3, 1, 2, 2, 3, 3, 1, 2, 2, 2)
 
 
 def planted(seed=0, dtype=np.float64):
-    """Eight classes, told apart by three bits, each bit in one of the planted groups; the other groups are noise."""
+    """Eight classes, distinguished by three bits, each bit in one of the planted groups; the other groups are noise."""
     rng = np.random.default_rng(seed)
     labels = rng.permutation(np.repeat(np.arange(len(SIZES)), SIZES))
     edges = np.cumsum((0, *GROUP_SIZES))

@@ -23,10 +23,11 @@ class _PairMetric(Protocol):
 
 
 class RocDisplay:
-    """True against false match rate, of one curve or of several by name."""
+    """True against false match rate, of one curve or of several by name; and of others' to stand behind them, thin."""
 
-    def __init__(self, roc: RocCurve | Mapping[str, RocCurve]) -> None:
+    def __init__(self, roc: RocCurve | Mapping[str, RocCurve], others: Mapping[str, RocCurve] | None = None) -> None:
         self.roc = roc
+        self.others = others or {}
 
     @classmethod
     def from_distances(
@@ -48,18 +49,24 @@ class RocDisplay:
         shown = type(estimator).__name__ if name is None else name
         return cls.from_distances(estimator.pair_distance(pairs), same, ax=ax, name=shown)
 
-    def plot(self, ax: Axes | None = None, name: str | None = None) -> RocDisplay:
-        """`name` labels a single curve; several have theirs already."""
+    def plot(self, ax: Axes | None = None, name: str | None = None, *, lowest: float | None = None) -> RocDisplay:
+        """`name` labels a single curve; several have theirs already. `lowest`: a logarithmic axis from this rate on."""
         self.ax_, self.figure_ = own_axes(ax)
         self.lines_: list[Line2D] = []
+        for label, roc in self.others.items():
+            self.lines_ += self.ax_.plot(roc.false_match_rate, roc.true_match_rate, linewidth=0.8, label=label)
         self.ax_.plot([0, 1], [0, 1], color=QUIET, linestyle=":", linewidth=1, zorder=0)
         curves = self.roc if isinstance(self.roc, Mapping) else {name or "": self.roc}
         for place, (label, roc) in enumerate(curves.items()):
             label = f"{label} (AUC {roc.auc:.3f})".strip() if label else f"AUC {roc.auc:.3f}"
             self.lines_ += self.ax_.plot(roc.false_match_rate, roc.true_match_rate, color=colour_of(place), label=label)
         self.ax_.set(xlabel="False match rate", ylabel="True match rate", xlim=(-0.01, 1), ylim=(0, 1.01))
-        self.ax_.set_aspect("equal")
-        self.ax_.legend(frameon=False, loc="lower right")
+        if lowest is None:
+            self.ax_.set_aspect("equal")
+        else:
+            self.ax_.set(xscale="log", xlim=(lowest, 1))
+        beside = {"bbox_to_anchor": (1.02, 0.5), "fontsize": "x-small"} if self.others else {}
+        self.ax_.legend(frameon=False, loc="center left" if self.others else "lower right", **beside)
         return self
 
 

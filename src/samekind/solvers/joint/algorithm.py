@@ -38,6 +38,9 @@ class JointOptions:
     max_iter: int = 500
     anchors: int | Literal["all", "grow"] = "all"
     seed: int = 0
+    first_anchors: int = 1024  # of the first sample,
+    growth: int = 4  # and how many times as many each further one has
+    keep_every: int = 5  # iterations between two states to resume from
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,7 @@ def solve_joint(
     stage_solver = _stage_solver(problem, options)
     stages = _stages(problem, options)
     state = JointState(0, stage_solver.first(stages[0], options.seed)) if resume is None else resume
-    reporter = Reporter(observe, keep, options.max_iter, stages, options.tol)
+    reporter = Reporter(observe, keep, options.max_iter, stages, options.tol, options.keep_every)
     while True:
         keep(state)
         stage, last = stages[state.stage], state.stage == len(stages) - 1
@@ -102,7 +105,8 @@ def _stage_solver(problem: JointProblem, options: JointOptions) -> StageSolver:
 def _stages(problem: JointProblem, options: JointOptions) -> list[JointProblem]:
     if options.anchors == "all":
         return [problem]
-    sizes = sample_sizes(problem.objective.n_candidates, None if options.anchors == "grow" else options.anchors)
+    most = None if options.anchors == "grow" else options.anchors
+    sizes = sample_sizes(problem.objective.n_candidates, options.first_anchors, options.growth, most)
     return [
         problem if size is None else problem.on_sample(size, np.random.RandomState([options.seed, at]))
         for at, size in enumerate(sizes)

@@ -16,7 +16,6 @@ from samekind.solvers.joint.state import JointState, SolverState
 from samekind.solvers.optimise import factored, projected
 
 LATER_ITERATIONS = 4  # expected of a stage after the first
-KEEP_EVERY = 5  # iterations between two states to resume from
 
 
 @dataclass
@@ -28,6 +27,7 @@ class Reporter:
     max_iter: int
     stages: list[JointProblem]
     tol: float
+    keep_every: int  # iterations
     stopped: bool = False
 
     def report(
@@ -103,7 +103,7 @@ class StageMonitor:
         self.state = replace(self.state, run=run, values=values)
         rank = self.stage_solver.rank(point)
         stop = self.reporter.report(self.stage, self.state, iteration, value, rank, **details)
-        if iteration % KEEP_EVERY == 0 and not ends:
+        if iteration % self.reporter.keep_every == 0 and not ends:
             self.reporter.keep(self.state)
         return ends or stop
 

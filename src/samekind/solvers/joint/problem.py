@@ -8,19 +8,16 @@ from samekind.compute.sources import FactoredDistances
 from samekind.kernels.laplacian import GramForm, ProductForm
 from samekind.kernels.spectral import Matrix, eigh, estimated_gap, project_trace_ball
 from samekind.kernels.types import Array
-from samekind.objective import Objective
-from samekind.solvers.optimise import projected
+from samekind.solvers.optimise.projected import PairsProblem, strongly_convex_bound
 
 
 @dataclass(frozen=True)
-class JointProblem:
+class JointProblem(PairsProblem):
     """min ridge/2 ||A - centre I||_F^2 + loss(D(A; Z)) over A >= 0, tr A <= trace_bound.
 
     Z (N, D) in class order, centred. The paper's ridge has centre 0; centre 1 shrinks towards Euclidean distance on Z.
     """
 
-    objective: Objective
-    Z: Array
     ridge: float
     trace_bound: float = np.inf
     centre: float = 0.0
@@ -38,16 +35,6 @@ class JointProblem:
 
     def factored_batch_values(self, L: Matrix) -> Array:
         return self.objective.batch_values(FactoredDistances.euclidean(self._times(L))) + self._factored_penalty(L)
-
-    @property
-    def rounding(self) -> float:
-        return float(10 * np.finfo(self.Z.dtype).eps)
-
-    @property
-    def n_projections(self) -> int:
-        return projected.projections_worth(
-            self.n_features, self.objective.n_anchors * self.objective.relation.n_samples
-        )
 
     @property
     def n_features(self) -> int:
@@ -71,7 +58,7 @@ class JointProblem:
 
     def lower_bound(self, A: Matrix, value: float, G: Matrix) -> float:
         """By the ridge's strong convexity; and `f + <G, A* - A>`, A* the worst within a trace bound."""
-        bound = projected.strongly_convex_bound(self, self.ridge, A, value, G)
+        bound = strongly_convex_bound(self, self.ridge, A, value, G)
         if self.ridge > 0 and np.isinf(self.trace_bound):
             return bound
         steepest = float(eigh(G)[0][0])

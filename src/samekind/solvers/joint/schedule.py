@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 from samekind.kernels.statistics import standard_error
 
-FIRST_ANCHORS = 1024
-GROWTH = 4
 CHECK_EVERY = 3  # iterations between two estimates of the noise
 HELD_OUT_ANCHORS = 1024  # at most, to distinguish gains from noise
 NEARLY = 0.5  # share of `tol`: on all rows, the gain still expected from the last iterations' gains
@@ -21,18 +19,19 @@ SETTLED = 0.05  # share of `tol`: samples came first, and on all rows an iterati
 WITHIN = 2.0  # standard errors: a gain of less than these is within the noise
 
 
-def sample_sizes(n_candidates: int, most: int | None = None) -> list[int | None]:
-    """Anchors of each stage; None stands for all rows. Their pairs are visited once, at the cost of a sample of half.
+def sample_sizes(n_candidates: int, first: int, growth: int, most: int | None = None) -> list[int | None]:
+    """Anchors of each stage: `first`, then `growth` times as many as before; None stands for all rows, whose pairs are
+    visited once, at the cost of a sample of half.
 
     `most`: end with a sample of so many anchors, unless all rows cost no more.
     """
     last = None if most is None or 2 * most >= n_candidates else most
     end = n_candidates / 2 if last is None else last
     sizes: list[int | None] = []
-    size = FIRST_ANCHORS
+    size = first
     while 2 * size <= end:
         sizes.append(size)
-        size *= GROWTH
+        size *= growth
     return [*sizes, last]
 
 

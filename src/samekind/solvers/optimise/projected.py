@@ -13,12 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from samekind.checkpoint import Resumable
+from samekind.kernels.types import Array
+from samekind.objective import Objective
 
 Point: TypeAlias = NDArray[np.float64]
 
 PATIENCE = 10  # f is at rest when it falls by no more than its rounding in so many iterations
 REMEMBERED = 8  # steps that the model is made from
-BENT = 1e-8  # cosine of a step and the change of the gradient below which it is not used
+SMALLEST_COSINE = 1e-8  # of a step and the change of the gradient: below it the step is not used
 MOST_PROJECTIONS = 12  # of the minimisation of a model
 FEWEST_PROJECTIONS = 3
 PAIRS_PER_PROJECTION = 2  # times D^2: measured with D = 240 and 1,000 samples, on one core
@@ -120,12 +122,25 @@ def minimise(
     return Solution(now.x, now.value, gap, now.iteration, now.n_evaluations, now.converged, now.curvature)
 
 
-def projections_worth(n_dimensions: int, n_pairs: int) -> int:
-    """Projections of a D x D matrix for one evaluation: its eigenvalues cost as much as some D^2 pairs."""
-    if n_dimensions <= CHEAP_DIMENSIONS:
-        return MOST_PROJECTIONS
-    worth = n_pairs // (PAIRS_PER_PROJECTION * n_dimensions**2)
-    return int(np.clip(worth, FEWEST_PROJECTIONS, MOST_PROJECTIONS))
+@dataclass(frozen=True)
+class PairsProblem:
+    """What problems over pairs of samples Z (N, D) share: how exact f is, and what an evaluation costs."""
+
+    objective: Objective
+    Z: Array
+
+    @property
+    def rounding(self) -> float:
+        return float(10 * np.finfo(self.Z.dtype).eps)
+
+    @property
+    def n_projections(self) -> int:
+        """Of a D x D matrix, for one evaluation: its eigenvalues cost as much as some D^2 pairs."""
+        n_dimensions, n_pairs = self.Z.shape[1], self.objective.n_anchors * self.objective.relation.n_samples
+        if n_dimensions <= CHEAP_DIMENSIONS:
+            return MOST_PROJECTIONS
+        affordable = n_pairs // (PAIRS_PER_PROJECTION * n_dimensions**2)
+        return int(np.clip(affordable, FEWEST_PROJECTIONS, MOST_PROJECTIONS))
 
 
 def strongly_convex_bound(problem: ProjectedProblem, m: float, y: Point, value: float, g: Point) -> float:
@@ -228,13 +243,13 @@ def _minimiser_of_model(problem: ProjectedProblem, now: ProjectedState) -> Point
         step = problem.project((z - step_length * slope).reshape(shape)).ravel() - z
         length = float(np.linalg.norm(step))
         first = first or length
-        falls, bent = float(slope @ step), model.times(step)
-        bend = float(step @ bent)
+        falls, B_step = float(slope @ step), model.times(step)
+        curving = float(step @ B_step)
         if falls >= 0 or (at and length <= CLOSE * first):
             break
-        share = min(1.0, -falls / bend) if at or len(now.steps) else 1.0
-        z, slope = z + share * step, slope + share * bent
-        step_length = length**2 / bend
+        share = min(1.0, -falls / curving) if at or len(now.steps) else 1.0
+        z, slope = z + share * step, slope + share * B_step
+        step_length = length**2 / curving
     return z.reshape(shape)
 
 
@@ -257,9 +272,9 @@ def _searched(problem: ProjectedProblem, now: ProjectedState, step: Point) -> tu
 
 def _learned(now: ProjectedState, step: Point, change: Point) -> tuple[float, Point, Point]:
     """Curvature, steps and changes with one more, if it is curved enough."""
-    bend = float(step @ change)
-    if bend <= BENT * float(np.linalg.norm(step) * np.linalg.norm(change)):
+    curving = float(step @ change)
+    if curving <= SMALLEST_COSINE * float(np.linalg.norm(step) * np.linalg.norm(change)):
         return now.curvature, now.steps, now.changes
     steps = np.vstack([now.steps, step])[-REMEMBERED:]
     changes = np.vstack([now.changes, change])[-REMEMBERED:]
-    return float(change @ change) / bend, steps, changes
+    return float(change @ change) / curving, steps, changes

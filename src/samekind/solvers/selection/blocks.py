@@ -10,23 +10,20 @@ from samekind.kernels.laplacian import GramForm, InnerForm
 from samekind.kernels.spectral import RANK_SHARE, Matrix, estimated_gap, leading_factor, project_psd, spreads_along
 from samekind.kernels.types import Array
 from samekind.objective import Objective, Weights
-from samekind.solvers.optimise import projected
 from samekind.solvers.optimise.preconditioner import Preconditioner
-from samekind.solvers.optimise.projected import Point
+from samekind.solvers.optimise.projected import PairsProblem, Point, strongly_convex_bound
 
 CHANGE = 0.1  # of alpha, to measure how f curves along it: far above the rounding of f
 
 
 @dataclass(frozen=True)
-class BlockProblem:
+class BlockProblem(PairsProblem):
     """Line 5: min over alpha >= 0 and A_k >= 0 of f(alpha A + A_k), Z (N, d) being group k.
 
     A point is `[s alpha, A_k]` in one vector, s = ||A||_F: then both parts are measured in the same unit. With a
     preconditioner it is `[t alpha, M]`, `A_k = W M W^T`, t^2 the curvature of f in alpha: f curves by about 1 in both.
     """
 
-    objective: Objective
-    Z: Array
     ridge: float
     present: TileSource[Array]  # D0, the distances under A
     scale: float  # s
@@ -40,16 +37,6 @@ class BlockProblem:
         """Of the ridge in alpha and A_k together: the less, the more of A lies in group k already."""
         overlap = float(np.linalg.norm(self.present_block)) / self.scale if self.scale else 0.0
         return self.ridge * max(0.0, 1 - overlap)
-
-    @property
-    def rounding(self) -> float:
-        return float(10 * np.finfo(self.Z.dtype).eps)
-
-    @property
-    def n_projections(self) -> int:
-        return projected.projections_worth(
-            int(self.Z.shape[1]), self.objective.n_anchors * self.objective.relation.n_samples
-        )
 
     @property
     def start(self) -> Point:
@@ -103,7 +90,7 @@ class BlockProblem:
     def lower_bound(self, x: Point, value: float, gradient: Point) -> float:
         """By the ridge's strong convexity in `[s alpha, A_k]`."""
         if self.preconditioner is None:
-            return projected.strongly_convex_bound(self, self.strong_convexity, x, value, gradient)
+            return strongly_convex_bound(self, self.strong_convexity, x, value, gradient)
         plain = replace(self, preconditioner=None, correction=None)
         slope = float(gradient[0]) * self.unit / self.scale if self.scale else 0.0
         G = self.preconditioner.pushed(self._matrix(gradient))

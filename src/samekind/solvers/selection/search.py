@@ -72,9 +72,9 @@ class LazyOptions:
     """How much `LazySearch` does in a round."""
 
     rank: int = 32  # of the sketch
-    n_leaders: int = 100  # groups sketched again, the best by their last known scores
-    n_random: int = 50  # and so many of the others
-    n_exact: int = 4  # groups scored exactly, the best of those sketched
+    n_leaders: int = 200  # groups sketched again, the best by their last known scores
+    n_random: int = 100  # and so many of the others
+    n_exact: int = 6  # groups scored exactly, the best of those sketched
     most_share: float = 0.2  # of all groups, at most, are sketched again, leaders and others together,
     fewest: int = 32  # but at least so many
 

@@ -1,0 +1,131 @@
+"""The two-covariance model by expectation maximisation: class centres and samples around them, both Gaussian.
+
+x = m + y + e, y ~ N(0, B) for each class and e ~ N(0, W) for each sample (Brümmer and de Villiers, 2010; Chen et al.,
+2012, "Bayesian face revisited"). W has an inverse Wishart prior around a multiple of the identity, without which few
+samples would overfit it. A round is closed form: in coordinates where W = I and B = diag(b), the centre of a class of n
+samples with mean z has the posterior mean n b / (1 + n b) z and variance b / (1 + n b), so that a round needs the class
+means and the scatter around them, and no sample.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from samekind.kernels.similarity import similarity_directions
+from samekind.kernels.spectral import Matrix
+from samekind.kernels.types import Array, IntArray
+
+ROWS_AT_ONCE = 8_192  # samples or classes in float64 at a time
+LEAST_VARIANCE = 1e-6  # within classes, of that between them
+
+
+@dataclass(frozen=True, eq=False)
+class TwoCovarianceModel:
+    """Mean (D,), covariance of class centres B and within classes W (D, D)."""
+
+    mean: Array
+    between: Matrix
+    within: Matrix
+    objectives: tuple[float, ...]  # log-likelihood plus log-prior, a sample, before each round and after the last
+    converged: bool
+
+
+def fit_two_covariance(
+    Z: Array,
+    classes: IntArray,
+    *,
+    shrinkage: float,
+    max_iter: int,
+    tol: float,
+    sample_weight: NDArray[np.float64] | None = None,
+) -> TwoCovarianceModel:
+    """From samples Z (N, D) of classes 0, 1, ...; a sample of weight w counts as w samples.
+
+    `shrinkage` is the weight of the prior: W is its own estimate and a share `shrinkage` of its mean variance in every
+    direction. It ends after `max_iter` rounds, or once a round gains less than `tol` a sample.
+    """
+    statistics = ClassStatistics.from_samples(Z, classes, sample_weight)
+    target = statistics.mean_variance()
+    between, within = statistics.first_guess(target, shrinkage)
+    objectives = []
+    for _ in range(max_iter):
+        between, within, objective = statistics.round(between, within, target, shrinkage)
+        objectives.append(objective)
+        if len(objectives) > 1 and objectives[-1] - objectives[-2] < tol:
+            break
+    last = statistics.round(between, within, target, shrinkage)[2]
+    return TwoCovarianceModel(statistics.mean, between, within, (*objectives, last), last - objectives[-1] < tol)
+
+
+@dataclass(frozen=True, eq=False)
+class ClassStatistics:
+    """All that the likelihood depends on."""
+
+    mean: Array  # (D,)
+    sizes: Array  # (K,), sums of weights
+    centres: Matrix  # (K, D), from the mean
+    scatter: Matrix  # (D, D), around the centres
+
+    @classmethod
+    def from_samples(
+        cls, Z: Array, classes: IntArray, sample_weight: NDArray[np.float64] | None = None
+    ) -> ClassStatistics:
+        weights = np.ones(len(Z)) if sample_weight is None else sample_weight
+        sizes: Array = np.bincount(classes, weights).astype(np.float64)
+        mean = sum(weights[part] @ Z[part].astype(np.float64) for part in _parts(len(Z))) / sizes.sum()
+        sums, products = np.zeros((len(sizes), Z.shape[1])), np.zeros((Z.shape[1], Z.shape[1]))
+        for part in _parts(len(Z)):
+            wide = Z[part].astype(np.float64) - mean
+            weighted = wide * np.sqrt(weights[part])[:, np.newaxis]
+            products += weighted.T @ weighted
+            np.add.at(sums, classes[part], wide * weights[part][:, np.newaxis])
+        centres = sums / sizes[:, np.newaxis]
+        by_size = centres * np.sqrt(sizes)[:, np.newaxis]
+        return cls(mean, sizes, centres, products - by_size.T @ by_size)
+
+    def mean_variance(self) -> float:
+        """Within classes, over directions; where classes have none, a little of that of all samples."""
+        free, D = max(self.sizes.sum() - len(self.sizes), 1.0), len(self.scatter)
+        between = float((self.centres**2).sum(axis=1) @ self.sizes) / self.sizes.sum() / D
+        return max(float(np.trace(self.scatter)) / free / D, LEAST_VARIANCE * between) or 1.0
+
+    def first_guess(self, target: float, shrinkage: float) -> tuple[Matrix, Matrix]:
+        D = len(self.scatter)
+        within = self.scatter / max(self.sizes.sum() - len(self.sizes), 1.0)
+        between = self.centres.T @ self.centres / len(self.sizes)
+        return between, (1 - shrinkage) * within + shrinkage * target * np.eye(D)
+
+    def round(self, between: Matrix, within: Matrix, target: float, shrinkage: float) -> tuple[Matrix, Matrix, float]:
+        """Better B and W; the objective of those given."""
+        V, b = similarity_directions(between, within)
+        inverse = within @ V  # of V^T, since V^T W V = I
+        total = self.sizes.sum()
+        scatter = V.T @ self.scatter @ V
+        prior = target * (V.T @ V)  # the prior's matrix in these coordinates
+        strength = shrinkage / (1 - shrinkage) * total
+        new_between, new_within = np.zeros_like(scatter), scatter + strength * prior
+        misfit = np.trace(scatter) + strength * np.trace(prior) - 2 * (total + strength) * np.linalg.slogdet(V)[1]
+        for part in _parts(len(self.sizes)):
+            n, Z = self.sizes[part, np.newaxis], self.centres[part] @ V
+            variances = b / (1 + n * b)  # of the posteriors
+            Y = n * variances * Z
+            left = np.sqrt(n) * (Z - Y)
+            new_between += Y.T @ Y + np.diag(variances.sum(axis=0))
+            new_within += left.T @ left + np.diag((n * variances).sum(axis=0))
+            misfit += np.log1p(n * b).sum() + (n * Z**2 / (1 + n * b)).sum()
+        return (
+            _symmetric(inverse @ new_between @ inverse.T / len(self.sizes)),
+            _symmetric(inverse @ new_within @ inverse.T / (total + strength)),
+            float(-misfit / 2 / total),
+        )
+
+
+def _symmetric(A: Matrix) -> Matrix:
+    return (A + A.T) / 2
+
+
+def _parts(n: int) -> list[slice]:
+    return [slice(start, start + ROWS_AT_ONCE) for start in range(0, n, ROWS_AT_ONCE)]
