@@ -95,8 +95,8 @@ class Ranks:
 
     def _sums(self, values: NDArray[Any]) -> FloatArray:
         """Over the relevant samples of each query."""
-        ends = np.append(0.0, np.cumsum(values, dtype=np.float64))
-        return ends[self.starts[1:]] - ends[self.starts[:-1]]
+        owners = np.repeat(np.arange(len(self)), self.n_relevant)
+        return np.bincount(owners, values, minlength=len(self))
 
     def _means(self, values: NDArray[Any]) -> FloatArray:
         return self._sums(values) / np.where(self.n_relevant, self.n_relevant, np.nan)
