@@ -142,16 +142,35 @@ def test_results_become_text_and_tables():
     assert table.columns == ["fold", "same pairs", "other pairs", "threshold", "accuracy (%)", "AUC", "EER (%)"]
     assert table.rows[2] == [3, 1, 1, 2.5, 50.0, 0.0, 100.0]
     compared = compare_folds({"mine": result, "learned": verify_folds(DISTANCES, SAME, FOLDS)})
-    assert compared.columns[-1] == "true match rate at 0.001 (%)"
+    assert compared.columns[-2:] == ["true match rate at 0.001 (%)", "95 % interval over folds"]
     assert compared.texts[0][:5] == ["mine", "given", "87.5", "25", "12.5"]
-    assert compared.rows[0][5:] == [result.auc, 100 * result.eer, 100 * result.true_match_rate]
+    assert compared.rows[0][5:7] == [result.auc, 100 * result.eer]
+    assert compared.rows[0][9] == 100 * result.true_match_rate
     assert compared.rows[1][:2] == ["learned", "training folds"]
 
 
-def test_results_at_different_rates_are_not_compared():
-    results = {str(far): verify_folds(DISTANCES, SAME, FOLDS, far=far) for far in (0.1, 0.2)}
-    with pytest.raises(ValueError, match=r"one false match rate.*\[0.1, 0.2\]"):
-        compare_folds(results)
+def test_the_interval_of_a_true_match_rate_is_that_of_folds_drawn_again():
+    rng = np.random.default_rng(0)
+    n, per = 6, 40
+    folds, same = np.repeat(np.arange(n), 2 * per), np.tile(np.repeat([True, False], per), n)
+    distances = rng.normal(size=len(same)) - 1.5 * same + 0.3 * folds * same
+    result = verify_folds(distances, same, folds)
+    drawn = []
+    for _ in range(400):
+        chosen = rng.integers(n, size=n)
+        rows = np.concatenate([np.flatnonzero(folds == fold) for fold in chosen])
+        drawn.append(roc_curve(distances[rows], same[rows]).true_match_rate_at(0.1))
+    low, high = result.true_match_interval(0.1)
+    assert low < result.roc.true_match_rate_at(0.1) < high
+    np.testing.assert_allclose([low, high], np.quantile(drawn, [0.025, 0.975]), atol=0.04)
+
+
+def test_folds_that_are_alike_leave_no_doubt_and_one_fold_leaves_all():
+    distances, same = np.tile(np.arange(8.0), 3), np.tile(np.arange(8) < 4, 3)
+    alike = verify_folds(distances, same, np.repeat([1, 2, 3], 8))
+    assert alike.true_match_interval(0.5) == (1.0, 1.0)
+    single = verify_folds(distances, same, np.repeat([1, 2, 3], 8), tested=[2])
+    assert np.isnan(single.true_match_interval(0.5)).all()
 
 
 def test_some_folds_are_judged_as_among_all():

@@ -256,7 +256,7 @@ def run_joint(
     Z = centred(Z)
     weights = np.ones(Z.shape[1]) if weights is None else weights
     directions = principal_directions(Z, principal)
-    Y = Z if directions is None else _times(Z, directions)
+    Y: Array = Z if directions is None else Z @ directions
     settings = LossSettings.from_estimator(step)
     bound = trace_bound_from(step.trace_bound)
     ridge = ridge_from(step.ridge, Y.shape[1], identity)
@@ -298,7 +298,7 @@ def run_similarity(
     directions = principal_directions(Zc, step.principal)
     _, classes = np.unique(y, return_inverse=True)
     model = fit_two_covariance(
-        Zc if directions is None else _times(Zc, directions),
+        Zc if directions is None else Zc @ directions,
         classes,
         shrinkage=step.shrinkage,
         max_iter=step.max_iter,
@@ -359,11 +359,6 @@ def fitted_scale(objective: Objective, Z: Array, seed: int) -> float:
                 best, reached = best * times, trial
         step **= 0.5
     return best
-
-
-def _times(Z: Array, directions: Array) -> Array:
-    product: Array = Z @ directions
-    return product
 
 
 def _around_identity(L: Matrix, directions: Array | None, D: int) -> Matrix:

@@ -32,6 +32,7 @@ from samekind.kernels.similarity import offset_distances
 from samekind.kernels.types import Array
 from samekind.model.basis import Basis
 from samekind.model.metric import Metric
+from samekind.model.similarity import Similarity
 from samekind.relation import Relation
 from samekind.store import centred
 
@@ -111,7 +112,8 @@ class TwoSteps:
         """
         data = data.part(limited(data.y, self.candidates.joint.min_per_class, None))
         basis = between_steps(basis, data, candidate)
-        if candidate.compare_by == "distance" and candidate.target == "none" and _whole(basis, candidate):
+        by_distance = candidate.compare_by == "distance"
+        if by_distance and candidate.target == "none" and candidate.shrinkage is None and _whole(basis, candidate):
             return Learned(self.metric(basis, None), None)
         Z = basis.transform(data.X, data.rows)
         joint, components = None, None
@@ -124,10 +126,13 @@ class TwoSteps:
             components = shortened(None, centred(Z), basis.weights, candidate.n_components)
         ridges = {} if joint is None else {"ridge": [self.selection.ridge if self.selection else 0.0, joint.ridge]}
         metric = self.metric(basis, components, **ridges)
-        if candidate.compare_by != "distance":
+        if candidate.shrinkage is not None:
             step = clone(self.candidates.similarity).set_params(shrinkage=candidate.shrinkage)
             similarity, _ = run_similarity(Z, data.y, step)
-            metric = in_balance(replace(metric, normalise=normalise, similarity=similarity), Z, data.y)
+            if by_distance:
+                metric = with_directions(metric, similarity, Z, data.y)
+            else:
+                metric = in_balance(replace(metric, normalise=normalise, similarity=similarity), Z, data.y)
         return Learned(metric, joint)
 
     def joint(
@@ -187,6 +192,14 @@ def in_balance(metric: Metric, Z: Array, y: NDArray[Any]) -> Metric:
         return metric
     own, other = spread(codes[:, :n_own], y, None), spread(codes[:, n_own:], y, offset_distances)
     return replace(metric, similarity=similarity.times(SIMILARITY_WEIGHT * own / other))
+
+
+def with_directions(metric: Metric, similarity: Similarity, Z: Array, y: NDArray[Any]) -> Metric:
+    """The components of a similarity below those of a metric, in the same balance as in a sum; a distance as before."""
+    own, other = (spread(each, y, None) for each in (metric.codes_of_features(Z), similarity(Z)[:, :-1]))
+    below = similarity.times(SIMILARITY_WEIGHT * own / other).components
+    above = np.eye(metric.basis.n_codes, dtype=below.dtype) if metric.components is None else metric.components
+    return replace(metric, components=np.vstack([above, below]))
 
 
 def spread(codes: Array, y: NDArray[Any], distance: Distance | None) -> float:
