@@ -96,7 +96,7 @@ class Ranks:
     def _sums(self, values: NDArray[Any]) -> FloatArray:
         """Over the relevant samples of each query."""
         owners = np.repeat(np.arange(len(self)), self.n_relevant)
-        return np.bincount(owners, values, minlength=len(self))
+        return np.asarray(np.bincount(owners, values, minlength=len(self)), dtype=np.float64)
 
     def _means(self, values: NDArray[Any]) -> FloatArray:
         return self._sums(values) / np.where(self.n_relevant, self.n_relevant, np.nan)
