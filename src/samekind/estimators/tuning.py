@@ -54,7 +54,7 @@ class Candidate:
 
     def __str__(self) -> str:
         if self.compare_by == "sum":
-            return f"{replace(self, compare_by='distance')}; and two-covariance model, shrinkage {self.shrinkage:g}"
+            return f"{replace(self, compare_by='distance', shrinkage=None)}; and two-covariance model, shrinkage {self.shrinkage:g}"
         between = f"groups {self.normalise_groups}, weigh {self.weigh:g}"
         if self.compare_by == "similarity":
             return f"two-covariance model, shrinkage {self.shrinkage:g}, {between}"

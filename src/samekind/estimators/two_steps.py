@@ -28,6 +28,7 @@ from samekind.estimators.tuning import Candidate
 from samekind.estimators.validation import ridge_from
 from samekind.evaluation.pairs import Distance, pair_distances
 from samekind.kernels.lengths import Normalise
+from samekind.kernels.principal import leading_directions, weighted_mean
 from samekind.kernels.similarity import offset_distances
 from samekind.kernels.types import Array
 from samekind.model.basis import Basis
@@ -116,11 +117,12 @@ class TwoSteps:
         if by_distance and candidate.target == "none" and candidate.shrinkage is None and _whole(basis, candidate):
             return Learned(self.metric(basis, None), None)
         Z = basis.transform(data.X, data.rows)
+        directions = self.directions(Z, candidate)
         joint, components = None, None
         if candidate.compare_by == "similarity":
             components = np.zeros((0, basis.n_codes))
         elif candidate.target != "none":
-            joint = self.joint(Z, data.y, basis, candidate, resources, start)
+            joint = self.joint(Z, data.y, basis, candidate, resources, directions, start)
             components = joint.components
         elif not _whole(basis, candidate):
             components = shortened(None, centred(Z.copy()), basis.weights, candidate.n_components)
@@ -128,15 +130,31 @@ class TwoSteps:
         metric = self.metric(basis, components, **ridges)
         if candidate.shrinkage is not None:
             step = clone(self.candidates.similarity).set_params(shrinkage=candidate.shrinkage)
-            similarity, _ = run_similarity(Z, data.y, step)
+            similarity, _ = run_similarity(Z, data.y, step, directions=directions)
             if by_distance:
                 metric = with_directions(metric, similarity, Z, data.y)
             else:
                 metric = in_balance(replace(metric, normalise=normalise, similarity=similarity), Z, data.y)
         return Learned(metric, joint)
 
+    def directions(self, Z: Array, candidate: Candidate) -> Array | None:
+        """Principal directions of the features, for step 2 and the two-covariance model; None where all count."""
+        steps = candidate.compare_by != "similarity" and candidate.target != "none"
+        asked = [self.candidates.principal_directions(candidate.target)] if steps else []
+        asked += [] if candidate.shrinkage is None else [self.candidates.similarity.principal]
+        most = min(len(Z) - 1, Z.shape[1])
+        n = max((most if each is None else min(each, most) for each in asked), default=most)
+        return None if n == most else leading_directions(Z, n, weighted_mean(Z))
+
     def joint(
-        self, Z: Array, y: NDArray[Any], basis: Basis, candidate: Candidate, resources: Resources, start: Any
+        self,
+        Z: Array,
+        y: NDArray[Any],
+        basis: Basis,
+        candidate: Candidate,
+        resources: Resources,
+        directions: Array | None,
+        start: Any,
     ) -> JointSolution:
         """Step 2 on the features Z of samples with labels y."""
         step, relation = clone(self.candidates.joint), Relation.from_labels(y)
@@ -156,7 +174,7 @@ class TwoSteps:
             step,
             resources,
             name="step2" if not resources.part else f"step2-{candidate}",
-            principal=principal,
+            directions=None if directions is None else directions[:, :principal],
             weights=basis.weights,
             start=start,
         )
