@@ -54,7 +54,8 @@ class Candidate:
 
     def __str__(self) -> str:
         if self.compare_by == "sum":
-            return f"{replace(self, compare_by='distance', shrinkage=None)}; and two-covariance model, shrinkage {self.shrinkage:g}"
+            metric = replace(self, compare_by="distance", shrinkage=None)
+            return f"{metric}; and two-covariance model, shrinkage {self.shrinkage:g}"
         between = f"groups {self.normalise_groups}, weigh {self.weigh:g}"
         if self.compare_by == "similarity":
             return f"two-covariance model, shrinkage {self.shrinkage:g}, {between}"
