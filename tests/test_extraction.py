@@ -16,7 +16,7 @@ from samekind.images.listing import list_images
 from samekind.images.load import ImageError, load_image
 from samekind.images.slbp import SoftLBP
 from samekind.store import ArrayStore, DiskStore, FeatureGroups, GroupsOf
-from tests.picture_folders import bytes_of, small_extractor, write_pictures
+from tests.picture_folders import SIZE, bytes_of, small_extractor, write_pictures
 
 
 def files_of(folder):
@@ -310,6 +310,26 @@ def test_mirror_means_of_some_groups_are_those_of_all(described):
     lonely = mirror_means(GroupsOf(store, [alone]))
     with pytest.raises(ValueError, match=r"Group 0 \(cov .*\) has no mirror image in the store"):
         lonely.panel([0], [4, 2])
+
+
+def test_families_at_several_levels_are_stored_under_their_names(described, tmp_path):
+    pictures, _ = described
+    names = ["cov", "slbp+r2@0.5-25x30", "slbp+tt", "cov@0.5"]
+    extractor = Extractor.over(names, n_regions=24, frame=SIZE)
+    store = DiskStore.open(extract(files_of(pictures), tmp_path / "store", extractor).path)
+    assert {name: len(members) for name, members in store.families.items()} == dict(
+        zip(names, [24, 8, 24, 6], strict=True)
+    )
+    assert (tmp_path / "store" / "slbp+r2@0.5-25x30-00000.npy").exists()
+    assert store.group_names[24].startswith("slbp+r2@0.5-25x30 ")
+    rooted = with_roots(store)
+    every = Extractor.from_json(rooted.front_end)
+    assert [part.name for part in every.parts] == names
+    plain, mirrored = both_ways(store, pictures, every)
+    of_roots, rows = 2e-4, np.arange(len(store))  # see above
+    assert (np.abs(rooted.panel(range(62), rows) - plain) <= HALF_ULP * np.abs(plain) + of_roots).all()
+    means, rounding = mirror_means(rooted), HALF_ULP * (np.abs(plain) + np.abs(mirrored)) / 2 + of_roots
+    assert (np.abs(means.panel(range(62), rows) - (plain + mirrored) / 2) <= rounding).all()
 
 
 def test_what_was_not_made_of_pictures_has_no_mirror_images():

@@ -84,7 +84,8 @@ class Objective:
             without=without,
             options=self.sampling,
         )
-        return replace(self, plan=plan, loss=self.loss.on_anchors(plan.anchors), known_pairs=self._no_pairs())
+        loss, known = self.loss.on_anchors(plan.anchors), KnownPairs(self.memory.pairs)
+        return replace(self, plan=plan, loss=loss, known_pairs=known)
 
     def sampled_pairs(self, n_members: int, rng: np.random.RandomState) -> "Objective":
         """The same loss, estimated at the least cost for its noise: from the pairs among some samples, where it counts
@@ -99,10 +100,7 @@ class Objective:
             cells=largest_block(self.memory, self.dtype) ** 2,
             options=self.sampling,
         )
-        return replace(self, plan=plan, known_pairs=self._no_pairs())
-
-    def _no_pairs(self) -> "KnownPairs":
-        return KnownPairs(self.memory.pairs)
+        return replace(self, plan=plan, known_pairs=KnownPairs(self.memory.pairs))
 
     def value(self, distances: TileSource[Array]) -> float:
         """loss(D)"""

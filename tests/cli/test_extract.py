@@ -84,6 +84,17 @@ class TestSummary:
         assert made["crop"] == {"width": 40, "height": 56, "sigma": 2.0}
         assert made["bytes"] > 12 * 20 * 59 * 2
 
+    def test_families_at_several_levels(self, pictures, tmp_path):
+        given = *SMALL, "--families", "cov,slbp+r2@0.5:25x30", "--fuzziness", 0.05
+        made = extract(pictures, tmp_path / "store", *given)
+        assert [(family["name"], family["groups"]) for family in made["families"]] == [
+            ("cov", 20),
+            ("slbp+r2@0.5-25x30", 6),
+        ]
+        assert made["parameters"]["slbp+r2@0.5-25x30"] == {"fuzziness": 0.05, "radius": 2}
+        said = run("info", tmp_path / "store").stdout
+        assert "Family slbp+r2@0.5-25x30  6 regions x 59 numbers (fuzziness 0.05, radius 2)" in said
+
     def test_a_csv_of_file_and_label(self, pictures, tmp_path):
         with open(tmp_path / "list.csv", "w", newline="") as file:
             writer = csv.writer(file)
@@ -248,6 +259,13 @@ class TestWrongPlaces:
             (["--size", "0x10"], "width must be a whole number"),
             (["--families", "cov,sift"], "no family 'sift'"),
             (["--families", "cov,cov"], "each once"),
+            (["--families", "cov,cov@1"], "each once"),
+            (["--families", "cov+r2"], "cov has no options"),
+            (["--families", "slbp+r2+blur"], "the options of slbp are"),
+            (["--families", "cov@1.5"], "scale=1.5 must be above 0 and at most 1"),
+            (["--families", "cov@0.5:75"], "names no family of descriptors"),
+            (["--families", "cov@0.2"], "each side needs at least 10: choose a larger scale or crop"),
+            (["--families", "cov@0.5:300x40"], "more than 4 times the crop of 44 x 60: choose a smaller crop"),
             (["--regions", "9999999"], "ask for fewer"),
             (["--sigma", "-1"], "sigma must be"),
             (["--fuzziness", "-1"], "fuzziness=-1.0"),
@@ -297,6 +315,14 @@ class TestGoingOn:
         extract(pictures, tmp_path / "store", *SMALL)
         agreeing = ["--families", "slbp,cov", "--sigma", "1", "--align", "none", "--fuzziness", "0.02"]
         assert extract(pictures, tmp_path / "store", *SMALL, *agreeing)["tried"] == 0
+
+    def test_levels_and_options_are_compared_however_they_are_written(self, pictures, tmp_path):
+        extract(pictures, tmp_path / "store", *SMALL, "--families", "slbp+r2@0.5:25x30,cov@.5")
+        agreeing = [*SMALL, "--families", "cov@0.50,slbp+r2@0.5-25x30", "--fuzziness", "0.02"]
+        assert extract(pictures, tmp_path / "store", *agreeing)["tried"] == 0
+        message = refused(pictures, tmp_path / "store", "--families", "cov@0.5,slbp+r2@0.5:25x32")
+        assert "made with --families cov@0.5,slbp+r2@0.5-25x30, but --families cov@0.5,slbp+r2@0.5-25x32" in message
+        assert "made with --regions" in refused(pictures, tmp_path / "store", "--regions", "40")
 
     def test_a_store_without_slbp_takes_no_fuzziness(self, pictures, tmp_path):
         extract(pictures, tmp_path / "store", *SMALL, "--families", "cov")

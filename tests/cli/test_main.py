@@ -13,7 +13,8 @@ from samekind.cli.main import app
 from samekind.cli.output import duration, printable
 from tests.picture_folders import write_pictures
 
-VERBS = ("extract", "fit", "encode", "verify", "evaluate", "info", "lfw")
+VERBS = ("extract", "fit", "encode", "verify", "index", "search", "gallery", "evaluate", "info", "lfw")
+GALLERY_VERBS = [f"gallery {verb}" for verb in ("info", "remove", "export", "import", "compact", "check", "copy")]
 
 
 def samekind(*arguments, cwd, **more):
@@ -95,9 +96,9 @@ def test_a_reader_that_goes_away_is_no_error(home):
     assert not result.stderr
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", [*(verb for verb in VERBS if verb != "gallery"), *GALLERY_VERBS])
 def test_help_teaches(verb):
-    result = CliRunner().invoke(app, [verb, "--help"])
+    result = CliRunner().invoke(app, [*verb.split(), "--help"])
     assert result.exit_code == 0
     assert f"Example: samekind {verb}" in result.stdout
     assert "--json" in result.stdout

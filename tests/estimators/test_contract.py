@@ -44,8 +44,10 @@ def data(rng):
 
 
 def small(learner, **parameters):
+    """Whose codes are linear in the features."""
     groups = {} if learner is JointMetric else {"feature_groups": 2}
-    return with_settings(learner(**groups), tol=1e-4, **parameters)
+    linear = {"normalise": "none"} if learner is EnsembleMetric else {}
+    return with_settings(learner(**groups, **linear), tol=1e-4, **parameters)
 
 
 @pytest.mark.parametrize("loss", ["pairwise", "triplet"])

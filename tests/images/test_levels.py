@@ -202,7 +202,13 @@ class TestRegions:
 
     def test_are_no_more_than_there_are(self):
         assert Level(0.25).n_regions(Frame(40, 56), 10**9) == most_regions(10, 14)
+        assert len(Extractor.over(["cov@0.25"], n_regions=10**9, frame=FRAME).parts[0].regions) == most_regions(10, 14)
         assert Level(0.25).n_regions(Frame(40, 56), 1) == 1
+
+    def test_come_in_mirror_pairs(self):
+        extractor = Extractor.over(["cov@0.5", "cov@0.5-33x50", "slbp@0.7"], n_regions=501)
+        assert [len(part.regions) for part in extractor.parts] == [124, 50, 244]
+        assert (extractor.mirror_groups() >= 0).all()
 
     def test_lie_within_the_levels_crop(self, extractor):
         for part in extractor.parts:

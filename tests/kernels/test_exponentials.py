@@ -142,3 +142,15 @@ def test_small_and_double_precision_tiles_need_no_compiler(monkeypatch):
         exponentials.softplus_over_runs(1.0, D, runs, np.ones(len(D)), np.zeros_like(D))
         exponentials.without_runs(D, runs)
         exponentials.row_and_column_sums(D)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("turned", [False, True])
+def test_scaled_sum(shape, turned):
+    D, rng = distances(shape), np.random.default_rng(5)
+    D0 = rng.random(shape[::-1]).astype(np.float32).T if turned else rng.random(shape).astype(np.float32)
+    out = np.empty_like(D)
+    exponentials.scaled_sum(D0, 0.3, D, out)
+    np.testing.assert_allclose(out, 0.3 * D0.astype(np.float64) + D, rtol=1e-6)
+    exponentials.scaled_sum(D0, 0.3, D, D)
+    np.testing.assert_array_equal(D, out)

@@ -102,3 +102,11 @@ def test_many_rows_are_divided_as_each_alone():
 
 def test_no_blocks_are_nothing_to_divide():
     assert normalised_blocks(np.empty((3, 0)), np.empty(0, np.intp), "unit").shape == (3, 0)
+
+
+@pytest.mark.parametrize("normalise", ["root", "unit"])
+def test_blocks_of_very_large_and_very_small_numbers_neither_overflow_nor_vanish(normalise):
+    codes = np.array([[1e200, 1.0, 0.0, 3e-200, 4e-200]])
+    root = np.array([1e200 / np.sqrt(3), 5e-200 / np.sqrt(2)])
+    divisors = np.repeat(root if normalise == "unit" else np.sqrt(root), [3, 2])
+    np.testing.assert_allclose(normalised_blocks(codes, np.array([0, 3]), normalise), codes / divisors, rtol=1e-12)

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from samekind.kernels.exponentials import ABSENT
 from samekind.kernels.reductions import (
     log_sum_exp,
     log_sum_exp_negative,
@@ -95,3 +96,10 @@ def test_columns_are_counted_from_the_first(D, k, first):
     values, places = smallest(D, k, first)
     assert values.tolist() == sorted_smallest(D, k)[0]
     np.testing.assert_array_equal(places - first, smallest(D, k)[1])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_sums_over_no_pair_are_empty(dtype):
+    rows, cols = log_sum_exp_negative(np.full((2, 3), ABSENT, dtype))
+    np.testing.assert_array_equal(rows, np.full(2, -np.inf))
+    np.testing.assert_array_equal(cols, np.full(3, -np.inf))

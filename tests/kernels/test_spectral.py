@@ -159,3 +159,34 @@ def test_a_stack_is_symmetrised_matrix_by_matrix():
     stack = np.random.default_rng(0).normal(size=(3, 4, 4))
     for A, S in zip(stack, spectral.symmetrised(stack), strict=True):
         np.testing.assert_array_equal(S, (A + A.T) / 2)
+
+
+def weighted_problem(seed):
+    rng = np.random.default_rng(seed)
+    A = rng.normal(size=(7, 7))
+    return (A + A.T) / 2 + 0.5 * np.eye(7), 10.0 ** rng.uniform(-2, 2, 7)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_fall_of_the_weighted_trace_is_its_derivative(seed):
+    A, weights = weighted_problem(seed)
+
+    def trace(shift):
+        return weights @ np.diag(spectral.project_psd(A - shift * np.diag(weights)))
+
+    shift, h = 1e-2, 1e-7
+    fall = spectral._fall_of_trace(*spectral.eigh(A - shift * np.diag(weights)), weights)
+    assert fall == pytest.approx((trace(shift - h) - trace(shift + h)) / (2 * h), rel=1e-4)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("share", [0.9, 0.1, 1e-3])
+def test_a_weighted_trace_is_reached_in_few_decompositions(seed, share, monkeypatch):
+    A, weights = weighted_problem(seed)
+    bound = share * float(weights @ np.diag(spectral.project_psd(A)))
+    calls = []
+    plain = spectral.eigh
+    monkeypatch.setattr(spectral, "eigh", lambda matrix: calls.append(1) or plain(matrix))
+    projected = spectral.project_weighted_trace_ball(A, weights, bound)
+    assert weights @ np.diag(projected) == pytest.approx(bound, rel=1e-9)
+    assert len(calls) <= 25

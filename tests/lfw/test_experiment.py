@@ -13,10 +13,10 @@ from samekind.evaluation import best_threshold, flip_free_distances
 from samekind.extraction import extract
 from samekind.images.extractor import Extractor
 from samekind.images.listing import list_images
-from samekind.images.regions import enumerate_regions, symmetric_subset
+from samekind.images.regions import enumerate_regions, evenly_spaced, symmetric_subset
 from samekind.images.slbp import SoftLBP
 from samekind.lfw.experiment import Experiment
-from samekind.lfw.faces import Faces, evenly
+from samekind.lfw.faces import Faces
 from samekind.lfw.protocol import image_rows, pair_rows, read_view1, read_view2
 from samekind.lfw.runs import SplitRun
 from samekind.lfw.stages import Stage
@@ -220,7 +220,8 @@ def test_a_larger_store_is_thinned_out_evenly(lfw, tmp_path):
     assert len(allowed) == 6
     chosen = Metric.load(tmp_path / "view1" / "step1-cov.safetensors").groups
     assert set(chosen) <= {store.group_names[at] for at in allowed}
-    assert evenly(6, 24).tolist() == [0, 4, 8, 12, 16, 20]  # of a store whose regions are no mirror pairs
+    # Of a store whose regions are no mirror pairs.
+    assert evenly_spaced(np.arange(24), 6).tolist() == [0, 4, 8, 12, 16, 20]
 
 
 def test_own_descriptors_are_of_the_regions_that_extract_would_give(lfw):

@@ -62,8 +62,8 @@ def encode(
     from samekind.model.metric import Metric
 
     metric = Metric.load(model)
-    files = _labelled(images, list_images(images, labelled=False))
-    encoded = encode_files(metric, files, _landmarks(reading.landmarks, images, files), reading, running)
+    files = labelled_by_folder(images, list_images(images, labelled=False))
+    encoded = encode_files(metric, files, landmarks_of(reading.landmarks, images, files), reading, running)
     kept = [file for file in files if file.name not in encoded.skipped]
     if kept:
         _write(out, encoded.codes, table, kept)
@@ -114,14 +114,14 @@ def _table_beside(out: Path, images: Path) -> Path:
     return table
 
 
-def _labelled(images: Path, files: "list[ImageFile]") -> "list[ImageFile]":
+def labelled_by_folder(images: Path, files: "list[ImageFile]") -> "list[ImageFile]":
     """In a folder of folders, labels are the folders' names, as for `samekind extract`."""
     if not images.is_dir() or not all("/" in file.name for file in files):
         return files
     return [replace(file, label=file.name.split("/")[0]) for file in files]
 
 
-def _landmarks(path: Path | None, images: Path, files: "Sequence[ImageFile]") -> Any:
+def landmarks_of(path: Path | None, images: Path, files: "Sequence[ImageFile]") -> Any:
     """By the files' names; a single picture may have a longer name in the CSV."""
     if path is None or images.is_dir() or images.suffix.lower() == ".csv":
         return path

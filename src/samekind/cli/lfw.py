@@ -171,10 +171,11 @@ def _kept(experiment: "Experiment", findings: "Findings", published: Sequence["P
 
 
 def _say_result(findings: "Findings", result: dict[str, Any]) -> None:
-    from samekind.lfw.tables import table1, table2
+    from samekind.lfw.tables import curve_table, table1, table2
 
     say_table("Ranks and errors after each step (the paper's Table 1)", table1(findings))
     say_table("Accuracy (the paper's Table 2)", table2(findings))
+    say_table("At few false matches (%)", curve_table(findings))
     say_facts([("Report", result["report"]), ("Time", duration(result["total_seconds"]))])
     say_list("Warnings", result["warnings"])
 

@@ -15,10 +15,13 @@ from samekind.cli.encode import encode
 from samekind.cli.evaluate import evaluate
 from samekind.cli.extract import extract
 from samekind.cli.fit import fit
+from samekind.cli.gallery import VERBS as GALLERY_VERBS
+from samekind.cli.index import index
 from samekind.cli.info import info
 from samekind.cli.lfw import lfw
 from samekind.cli.options import with_groups
 from samekind.cli.output import say_error
+from samekind.cli.search import search
 from samekind.cli.verify import verify
 
 CANNOT = 2  # exit status, as of wrong usage; 1 is an answer (`verify`: different)
@@ -52,8 +55,8 @@ app = typer.Typer(
     cls=Verbs,
     name="samekind",
     help="Learn, from labelled examples, when two things are of the same kind.",
-    epilog="From pictures to an answer: extract, fit, then verify, encode or evaluate. `samekind VERB --help` explains "
-    "each.",
+    epilog="From pictures to an answer: extract, fit, then verify, encode or evaluate, or index and search. "
+    "`samekind VERB --help` explains each.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -65,8 +68,17 @@ def _help(verb: Callable[..., None]) -> str:
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in inspect.cleandoc(verb.__doc__ or "").split("\n\n"))
 
 
-for verb in (extract, fit, verify, encode, evaluate, info, demo, lfw):
+for verb in (extract, fit, verify, encode, index, search, evaluate, info, demo, lfw):
     app.command(help=_help(verb))(with_groups(verb))
+
+gallery = typer.Typer(
+    name="gallery",
+    help="Look after a gallery: see, erase, move, check.\n\nExample: samekind gallery info album.gallery",
+    no_args_is_help=True,
+)
+for name, gallery_verb in GALLERY_VERBS.items():
+    gallery.command(name, help=_help(gallery_verb))(with_groups(gallery_verb))
+app.add_typer(gallery)
 
 
 def _print_version(wanted: bool) -> None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 SHORT_CODE = 150  # numbers, as in the paper
 PRINCIPAL = {"zero": 600, "identity": 300}  # directions that step 2 learns on at the most, by its ridge's target
+DIRECTIONS_SHRINKAGE = 0.3  # of the two-covariance model whose directions are added to codes
 MANY_SAMPLES = 2_000  # from so many on, fewer ridges are tried
 
 
@@ -48,7 +49,8 @@ class CandidateGrid:
         """A given setting is the only candidate; for pictures, where regions may be occluded, the order differs."""
         joint = estimator._joint
         pictures, groups, weigh = is_store(data.X), estimator.normalise_groups, estimator.weigh
-        normalise: tuple[Normalise, ...] = ("root", "unit", "none") if pictures else ("none", "root", "unit")
+        by_roots = pictures or _plain_by_rule(estimator, data)
+        normalise: tuple[Normalise, ...] = ("root", "unit", "none") if by_roots else ("none", "root", "unit")
         if estimator.normalise != "auto":
             normalise = (estimator.normalise,)
         elif estimator.mirror == "distances":
@@ -100,6 +102,15 @@ class CandidateGrid:
         free = Candidate(self.normalise_groups[0], self.weigh[0], "none", compare_by="similarity")
         return [replace(free, shrinkage=each) for each in (SHRINKAGES if given == "auto" else (given,))]
 
+    def with_directions(self, distance: Candidate) -> Candidate | None:
+        """With the directions of the two-covariance model added, where codes may be long and are linear."""
+        linear = distance.normalise_groups in ("none", "scale")
+        open_length = self.n_components in (None, "auto") and distance.n_components is None
+        if not (self.may_skip_step2 and linear and open_length and "distance" in self.comparisons):
+            return None
+        given = self.similarity.shrinkage
+        return replace(distance, shrinkage=DIRECTIONS_SHRINKAGE if given == "auto" else given)
+
     def summed(self, distance: Candidate, similarity: Candidate) -> Candidate | None:
         """Both together, where they may count together; the model then reads what the metric reads."""
         together = replace(distance, compare_by="sum", shrinkage=similarity.shrinkage)
@@ -133,7 +144,8 @@ class CandidateGrid:
     def planned(self) -> list[Candidate]:
         """As many as will be tried at the most."""
         alone, similar = self.step1_alone(), self.with_similarity()
-        later = [self.shortened(alone[0]), self.summed(alone[0], similar[0]) if similar else None]
+        later = [self.with_directions(alone[0]), self.shortened(alone[0])]
+        later += [self.summed(alone[0], similar[0])] if similar else []
         metrics = [] if self.comparisons == ("similarity",) else [*alone, *self.with_step2(alone[0])]
         return [*metrics, *similar, *(each for each in later if each is not None)]
 

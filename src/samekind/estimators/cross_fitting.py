@@ -95,6 +95,11 @@ class CrossFitting:
             tried[candidate], trials = self._try(candidate, self.candidates.normalise)
             self.trials += trials
         best = best_of(self.trials)
+        longer = self.candidates.with_directions(best.candidate)
+        if longer is not None and not self.steps.stopped:
+            tried[longer], trials = self._try(longer, self.candidates.normalise)
+            self.trials += trials
+            best = best_of([best, *trials])
         short = self.candidates.shortened(best.candidate)
         if short is not None:  # chosen unless clearly worse
             tried[short], trials = self._try(short, [best.normalise])

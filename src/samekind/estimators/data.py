@@ -141,7 +141,7 @@ class TrainingData:
             )
         return self.store.panel(range(len(sizes)), rows)
 
-    def basis(self, factors: Mapping[int, Matrix], feature_names: Any = None) -> Basis:
+    def basis(self, factors: Mapping[int, Matrix]) -> Basis:
         """U_dagger of chosen groups over the columns of X, and Lambda, from factors with orthogonal columns.
 
         `factors[k]` is L_k of `A_k = L_k L_k^T = U_k Lambda_k U_k^T` (Algorithm 1, line 8).
@@ -159,17 +159,15 @@ class TrainingData:
             rows=np.repeat(np.arange(len(factors)), [L.shape[1] for L in factors.values()]),
             owners=owners[order],
             eigenvalues=np.concatenate([length**2 for length in lengths.values()]),
-            feature_names=feature_names,
         )
 
-    def plain_basis(self, feature_names: Any = None) -> Basis:
+    def plain_basis(self) -> Basis:
         """All groups as they are, or whitened, side by side in their order: what a joint metric alone learns on."""
         every = range(len(self.groups))
         if self.whitening is None and np.array_equal(np.concatenate(self.groups.columns), np.arange(self.n_features)):
             return Basis.plain(np.arange(self.n_features), self.n_features, mean=self.mean(list(every)))
         sizes = self.store.group_sizes
-        basis = self.basis({k: np.eye(int(sizes[k])) for k in every})
-        return replace(basis, feature_names=feature_names)
+        return self.basis({k: np.eye(int(sizes[k])) for k in every})
 
     def mean(self, chosen: Sequence[int]) -> NDArray[np.float64]:
         """Of the columns of chosen groups, in rising order: that of whitening, or of the samples."""

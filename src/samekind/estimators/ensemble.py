@@ -60,8 +60,8 @@ class EnsembleMetric(MetricLearner):
     joint : JointMetric or None
         Step 2: its settings (`joint__ridge` and so on). With `target="auto"` and `ridge="auto"` they are chosen on
         classes left out: how strongly step 2 is held to step 1's metric (`"identity"`), a free joint metric of low rank
-        (`"zero"`), or step 1 alone; without classes left out, step 1 alone unless a ridge
-        is given.
+        (`"zero"`), or step 1 alone; without classes left out, step 1 alone unless a ridge is given. Where
+        `n_components` sets no length and codes are linear, directions of the two-covariance model may be added.
     compare_by : "distance", "similarity", "sum" or "auto"
         What codes are compared by: the squared distance that the steps learn; the two-covariance model on the features
         that step 1 leaves, in the place of step 2; the sum of both, in which the second counts twice as much; or which
@@ -83,7 +83,7 @@ class EnsembleMetric(MetricLearner):
         stays as it is in all other directions. None: on all features.
     normalise : "auto", "none", "root" or "unit"
         What becomes of the codes, measured from the mean of the samples to learn from; see `Metric`. "auto": chosen on
-        classes left out, or "none" ("root" for pictures).
+        classes left out, or "none" ("root" for pictures, and where plain distance counts too: see `cv`).
     mirror : "none", "mean" or "distances"
         How the mirror image of a picture counts where a store of pictures is learned from; see `Metric`. Step 1 then
         chooses among the regions whose mirror image is in the store too. With "mean" all is learned from the means of

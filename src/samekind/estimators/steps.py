@@ -245,20 +245,21 @@ def run_joint(
     resources: Resources,
     *,
     name: str = "step2",
-    principal: int | None = None,
+    directions: Array | None = None,
     weights: NDArray[np.float64] | None = None,
     start: Matrix | None = None,
 ) -> JointSolution:
     """Step 2 as the estimator `step` says, on Z (N, D) in class order.
 
-    `principal`: learned on so many principal directions of Z. `weights`: what the columns of Z were multiplied by.
-    `start`: the `state` of a solution at another ridge.
+    `directions` (D, n): learned on Z in these, None for all that the samples span. `weights`: what the columns of Z
+    were multiplied by. `start`: the `state` of a solution at another ridge.
     """
     identity = step.target == "identity"
     Z = centred(Z)
     weights = np.ones(Z.shape[1]) if weights is None else weights
-    directions = principal_directions(Z, principal)
-    Y = Z if directions is None else _times(Z, directions)
+    if directions is None:
+        directions = spanned_directions(Z)
+    Y: Array = Z if directions is None else Z @ directions
     settings = LossSettings.from_estimator(step)
     bound = trace_bound_from(step.trace_bound)
     ridge = ridge_from(step.ridge, Y.shape[1], identity)
@@ -293,11 +294,21 @@ def run_joint(
 
 
 def run_similarity(
-    Z: Array, y: NDArray[Any], step: Any, sample_weight: NDArray[np.float64] | None = None
+    Z: Array,
+    y: NDArray[Any],
+    step: Any,
+    sample_weight: NDArray[np.float64] | None = None,
+    *,
+    directions: Array | None = None,
 ) -> tuple[Similarity, TwoCovarianceModel]:
-    """The two-covariance model as the estimator `step` says, on the features Z (N, D) of samples with labels y."""
-    mean = weighted_mean(Z, sample_weight)
-    directions = leading_directions(Z, step.principal or Z.shape[1], mean, sample_weight)
+    """The two-covariance model as the estimator `step` says, on the features Z (N, D) of samples with labels y.
+
+    `directions`: the principal ones of Z, at least as many as `step` asks for, where they are known.
+    """
+    mean, n = weighted_mean(Z, sample_weight), step.principal or Z.shape[1]
+    if directions is None:
+        directions = leading_directions(Z, n, mean, sample_weight)
+    directions = directions[:, :n]
     _, classes = np.unique(y, return_inverse=True)
     model = fit_two_covariance(
         projected(Z, directions, mean),
@@ -317,16 +328,12 @@ def run_similarity(
     return Similarity(components.astype(dtype), shift.astype(dtype), (1 / (1 + b[kept])).astype(dtype)), model
 
 
-def principal_directions(Z: Array, n: int | None) -> Array | None:
-    """The n leading principal directions of centred Z, (D, n); None where all columns are meant.
+def spanned_directions(Z: Array) -> Array | None:
+    """Those that centred samples Z (N, D) span, where they do not span all; None where they may.
 
-    N samples span at most N - 1 of them, and determine no metric outside of their span.
+    N samples span at most N - 1 directions, and determine no metric outside of their span.
     """
-    most = min(len(Z) - 1, Z.shape[1])
-    n = most if n is None else min(n, most)
-    if n == Z.shape[1]:
-        return None
-    return leading_directions(Z, n)
+    return leading_directions(Z, len(Z) - 1) if Z.shape[1] > len(Z) - 1 else None
 
 
 def fitted_scale(objective: Objective, Z: Array, seed: int) -> float:
@@ -354,11 +361,6 @@ def fitted_scale(objective: Objective, Z: Array, seed: int) -> float:
                 best, reached = best * times, trial
         step **= 0.5
     return best
-
-
-def _times(Z: Array, directions: Array) -> Array:
-    product: Array = Z @ directions
-    return product
 
 
 def _around_identity(L: Matrix, directions: Array | None, D: int) -> Matrix:

@@ -50,14 +50,18 @@ class Candidate:
     n_components: int | None = None
     plain: bool = False  # whether plain distance over all features counts as much as step 1's metric
     compare_by: CompareBy = "distance"  # what codes are compared by: this metric, the two-covariance model, or both
-    shrinkage: float | None = None  # of the two-covariance model
+    shrinkage: float | None = None  # of the two-covariance model; beside a distance, its directions are added to codes
 
     def __str__(self) -> str:
         if self.compare_by == "sum":
-            return f"{replace(self, compare_by='distance')}; and two-covariance model, shrinkage {self.shrinkage:g}"
+            metric = replace(self, compare_by="distance", shrinkage=None)
+            return f"{metric}; and two-covariance model, shrinkage {self.shrinkage:g}"
         between = f"groups {self.normalise_groups}, weigh {self.weigh:g}"
         if self.compare_by == "similarity":
             return f"two-covariance model, shrinkage {self.shrinkage:g}, {between}"
+        if self.shrinkage is not None:
+            alone = replace(self, shrinkage=None)
+            return f"{alone}; and directions of the two-covariance model, shrinkage {self.shrinkage:g}"
         if self.target == "none":
             return f"step 1 {'and plain distance' if self.plain else 'alone'}, {between}"
         ridge = f"{self.ridge:g}" if self.ridge is not None else "auto" if self.times == 1 else f"{self.times:g} x auto"

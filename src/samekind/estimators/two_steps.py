@@ -28,10 +28,12 @@ from samekind.estimators.tuning import Candidate
 from samekind.estimators.validation import ridge_from
 from samekind.evaluation.pairs import Distance, pair_distances
 from samekind.kernels.lengths import Normalise
+from samekind.kernels.principal import leading_directions, weighted_mean
 from samekind.kernels.similarity import offset_distances
 from samekind.kernels.types import Array
 from samekind.model.basis import Basis
 from samekind.model.metric import Metric
+from samekind.model.similarity import Similarity
 from samekind.relation import Relation
 from samekind.store import centred
 
@@ -111,27 +113,48 @@ class TwoSteps:
         """
         data = data.part(limited(data.y, self.candidates.joint.min_per_class, None))
         basis = between_steps(basis, data, candidate)
-        if candidate.compare_by == "distance" and candidate.target == "none" and _whole(basis, candidate):
+        by_distance = candidate.compare_by == "distance"
+        if by_distance and candidate.target == "none" and candidate.shrinkage is None and _whole(basis, candidate):
             return Learned(self.metric(basis, None), None)
         Z = basis.transform(data.X, data.rows)
+        directions = self.directions(Z, candidate)
         joint, components = None, None
         if candidate.compare_by == "similarity":
             components = np.zeros((0, basis.n_codes))
         elif candidate.target != "none":
-            joint = self.joint(Z, data.y, basis, candidate, resources, start)
+            joint = self.joint(Z, data.y, basis, candidate, resources, directions, start)
             components = joint.components
         elif not _whole(basis, candidate):
             components = shortened(None, centred(Z.copy()), basis.weights, candidate.n_components)
         ridges = {} if joint is None else {"ridge": [self.selection.ridge if self.selection else 0.0, joint.ridge]}
         metric = self.metric(basis, components, **ridges)
-        if candidate.compare_by != "distance":
+        if candidate.shrinkage is not None:
             step = clone(self.candidates.similarity).set_params(shrinkage=candidate.shrinkage)
-            similarity, _ = run_similarity(Z, data.y, step)
-            metric = in_balance(replace(metric, normalise=normalise, similarity=similarity), Z, data.y)
+            similarity, _ = run_similarity(Z, data.y, step, directions=directions)
+            if by_distance:
+                metric = with_directions(metric, similarity, Z, data.y)
+            else:
+                metric = in_balance(replace(metric, normalise=normalise, similarity=similarity), Z, data.y)
         return Learned(metric, joint)
 
+    def directions(self, Z: Array, candidate: Candidate) -> Array | None:
+        """Principal directions of the features, for step 2 and the two-covariance model; None where all count."""
+        steps = candidate.compare_by != "similarity" and candidate.target != "none"
+        asked = [self.candidates.principal_directions(candidate.target)] if steps else []
+        asked += [] if candidate.shrinkage is None else [self.candidates.similarity.principal]
+        most = min(len(Z) - 1, Z.shape[1])
+        n = max((most if each is None else min(each, most) for each in asked), default=most)
+        return None if n == most else leading_directions(Z, n, weighted_mean(Z))
+
     def joint(
-        self, Z: Array, y: NDArray[Any], basis: Basis, candidate: Candidate, resources: Resources, start: Any
+        self,
+        Z: Array,
+        y: NDArray[Any],
+        basis: Basis,
+        candidate: Candidate,
+        resources: Resources,
+        directions: Array | None,
+        start: Any,
     ) -> JointSolution:
         """Step 2 on the features Z of samples with labels y."""
         step, relation = clone(self.candidates.joint), Relation.from_labels(y)
@@ -151,7 +174,7 @@ class TwoSteps:
             step,
             resources,
             name="step2" if not resources.part else f"step2-{candidate}",
-            principal=principal,
+            directions=None if directions is None else directions[:, :principal],
             weights=basis.weights,
             start=start,
         )
@@ -187,6 +210,14 @@ def in_balance(metric: Metric, Z: Array, y: NDArray[Any]) -> Metric:
         return metric
     own, other = spread(codes[:, :n_own], y, None), spread(codes[:, n_own:], y, offset_distances)
     return replace(metric, similarity=similarity.times(SIMILARITY_WEIGHT * own / other))
+
+
+def with_directions(metric: Metric, similarity: Similarity, Z: Array, y: NDArray[Any]) -> Metric:
+    """The components of a similarity below those of a metric, in the same balance as in a sum; a distance as before."""
+    own, other = (spread(each, y, None) for each in (metric.codes_of_features(Z), similarity(Z)[:, :-1]))
+    below = similarity.times(SIMILARITY_WEIGHT * own / other).components
+    above = np.eye(metric.basis.n_codes, dtype=below.dtype) if metric.components is None else metric.components
+    return replace(metric, components=np.vstack([above, below]))
 
 
 def spread(codes: Array, y: NDArray[Any], distance: Distance | None) -> float:

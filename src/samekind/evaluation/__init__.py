@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from samekind.evaluation.folds import FoldsResult, compare_folds, verify_folds
 from samekind.evaluation.pairs import label_pairs, pair_distances
+from samekind.evaluation.ranks import RankFigures, Ranks, count_ranks
 from samekind.evaluation.retrieval import RetrievalResult, knn_error, mean_average_precision, retrieve
 from samekind.evaluation.verification import (
     RocCurve,
@@ -47,6 +48,8 @@ __all__ = [
     "Evaluation",
     "FoldsDisplay",
     "FoldsResult",
+    "RankFigures",
+    "Ranks",
     "RegionsDisplay",
     "RetrievalResult",
     "RocCurve",
@@ -59,6 +62,7 @@ __all__ = [
     "best_threshold",
     "calibrate",
     "compare_folds",
+    "count_ranks",
     "evaluate_codes",
     "flip_free_codes",
     "flip_free_distances",

@@ -17,7 +17,7 @@ def check_codes(codes: ArrayLike, name: str = "codes") -> NDArray[Any]:
     if array.ndim != 2 or array.size == 0:
         raise ValueError(f"{name} must be (n_samples, n_components), with one at least of each; got {array.shape}.")
     if not np.isfinite(array).all():
-        raise ValueError(f"{name} hold NaN or infinite values. Leave those samples out, or mend them, first.")
+        raise ValueError(f"{name} hold NaN or infinite values. Leave those samples out, or repair them, first.")
     return array
 
 
@@ -40,7 +40,7 @@ def check_distances(distances: ArrayLike) -> NDArray[Any]:
     if array.ndim != 1:
         raise ValueError(f"distances must be one-dimensional, one per pair; got shape {array.shape}.")
     if not np.isfinite(array).all():
-        raise ValueError("distances hold NaN or infinite values. Leave those pairs out, or mend them, first.")
+        raise ValueError("distances hold NaN or infinite values. Leave those pairs out, or repair them, first.")
     return array
 
 

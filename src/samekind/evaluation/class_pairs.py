@@ -12,7 +12,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from samekind.evaluation._checks import check_codes, check_labels, check_same_length
-from samekind.evaluation.pairs import Distance, _check_both_kinds, _class_blocks, _pairs_of_ranks, compared
+from samekind.evaluation.pairs import (
+    Distance,
+    _check_both_kinds,
+    _class_blocks,
+    _pairs_of_ranks,
+    _partner_runs,
+    row_distances,
+)
 from samekind.kernels.distances import squared_distances
 
 FloatArray = NDArray[np.float64]
@@ -132,14 +139,12 @@ def _chunks(
 ) -> Iterator[tuple[FloatArray, ClassArray, ClassArray]]:
     """Distances and classes of the drawn pairs of one part, some at a time."""
     block_ends = _class_blocks(classes)[1]
-    places = np.arange(len(classes))
-    # In class order a place's later partners of either kind are one run, so a pair is found from its rank.
-    runs = (places + 1, block_ends - places - 1) if same else (block_ends, len(classes) - block_ends)
+    runs = _partner_runs(block_ends, same)
     centred = codes - codes.mean(axis=0)
     for ranks in _ranks(int(runs[1].sum()), share, rng):
         left, right = _pairs_of_ranks(ranks, *runs).T
         tile = None if distance is not None else _tile_distances(centred, left, right)
-        values = _row_distances(codes, left, right, distance) if tile is None else tile
+        values = row_distances(codes, left, right, distance, _ROWS) if tile is None else tile
         yield values, classes[left], classes[right]
 
 
@@ -165,13 +170,3 @@ def _tile_distances(centred: FloatArray, left: NDArray[np.int64], right: NDArray
         return None
     tile = squared_distances(centred[rows], centred[columns])
     return np.asarray(tile[left - rows.start, right - columns.start])
-
-
-def _row_distances(
-    codes: FloatArray, left: NDArray[np.int64], right: NDArray[np.int64], distance: Distance | None
-) -> FloatArray:
-    values = np.empty(len(left))
-    for start in range(0, len(left), _ROWS):
-        chunk = slice(start, start + _ROWS)
-        values[chunk] = compared(codes[left[chunk]], codes[right[chunk]], distance)
-    return values

@@ -24,10 +24,7 @@ def label_pairs(
     if len(labels) < 2:
         raise ValueError(f"A pair needs two samples; got {len(labels)} label(s).")
     order, block_ends = _class_blocks(labels)
-    places = np.arange(len(labels))
-    # In class order a place's later partners of either kind are one run, so a pair is found from its rank.
-    same_runs = places + 1, block_ends - places - 1
-    other_runs = block_ends, len(labels) - block_ends
+    same_runs, other_runs = _partner_runs(block_ends, same=True), _partner_runs(block_ends, same=False)
     n_same, n_other = int(same_runs[1].sum()), int(other_runs[1].sum())
     _check_both_kinds(n_same, n_other, len(labels))
     n_each = min(max_pairs // 2, n_same, n_other)
@@ -45,11 +42,18 @@ def pair_distances(
     codes = check_codes(codes)
     pairs = _check_pair_indices(pairs, len(codes))
     check_at_least(chunk, 1, "chunk")
-    distances = np.empty(len(pairs))
-    for start in range(0, len(pairs), chunk):
-        i, j = pairs[start : start + chunk].T
-        distances[start : start + chunk] = compared(codes[i].astype(np.float64), codes[j], distance)
-    return distances
+    return row_distances(codes, pairs[:, 0], pairs[:, 1], distance, chunk)
+
+
+def row_distances(
+    codes: NDArray[Any], left: IntArray, right: IntArray, distance: Distance | None, chunk: int
+) -> NDArray[np.float64]:
+    """Squared distances of pairs of codes, `chunk` at a time."""
+    values = np.empty(len(left))
+    for start in range(0, len(left), chunk):
+        some = slice(start, start + chunk)
+        values[some] = compared(codes[left[some]].astype(np.float64, copy=False), codes[right[some]], distance)
+    return values
 
 
 def compared(a: NDArray[Any], b: NDArray[Any], distance: Distance | None) -> NDArray[np.float64]:
@@ -70,6 +74,12 @@ def _class_blocks(labels: NDArray[Any]) -> tuple[IntArray, IntArray]:
     """Samples in class order, and for each place in it the place where its class ends."""
     _, classes, sizes = np.unique(labels, return_inverse=True, return_counts=True)
     return np.argsort(classes, kind="stable"), np.repeat(np.cumsum(sizes), sizes)
+
+
+def _partner_runs(block_ends: IntArray, same: bool) -> tuple[IntArray, IntArray]:
+    """Of each place in class order: the first of its later partners of a kind, which are one run, and their number."""
+    places = np.arange(len(block_ends))
+    return (places + 1, block_ends - places - 1) if same else (block_ends, len(block_ends) - block_ends)
 
 
 def _draw(rng: np.random.Generator, total: int, size: int) -> IntArray:

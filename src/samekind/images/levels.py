@@ -68,12 +68,16 @@ class Level:
         return width, height
 
     def n_regions(self, base: Frame, n_regions: int) -> int:
-        """In proportion to the pixels that it has, where `base` has `n_regions`; as many as there are at most."""
+        """In proportion to the pixels that it has, where `base` has `n_regions`; as many as there are at most.
+
+        An even number, so that each region has its mirror image, unless it is one.
+        """
         if self == BASE:
             return n_regions
         own = self.frame(base)
         share = own.width * own.height / (base.width * base.height)
-        return max(1, min(round(n_regions * share), most_regions(own.width, own.height)))
+        count = min(round(n_regions * share), most_regions(own.width, own.height))
+        return 2 * (count // 2) or 1
 
     def cut(self, picture: Floats32, base: Frame) -> Floats32:
         """The smoothed crop at this level of a picture that shows all of `base` and its margin, not smoothed."""

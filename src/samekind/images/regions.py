@@ -60,12 +60,7 @@ def enumerate_regions(width: int = REFERENCE[0], height: int = REFERENCE[1], cou
 
 def most_regions(width: int, height: int) -> int:
     """As many regions as `enumerate_regions` can give of a crop of at least 10 x 10."""
-    for n_widths in range(MOST_WIDTHS, 1, -1):
-        sizes = _paired(width, height, n_widths)
-        most = _count(width, height, sizes, 1.0)
-        if FEWEST_PLACES * len(sizes) <= most:
-            break
-    return most
+    return _count(width, height, _sizes(width, height), 1.0)
 
 
 def mirrored_regions(regions: IntArray, crop_width: int) -> IntArray:
@@ -96,8 +91,8 @@ def symmetric_subset(mirrors: IntArray, count: int) -> IntArray:
             "their mirror image among them: ask for fewer."
         )
     n_own = _own_count(len(pairs), len(own), count)
-    firsts = _evenly_spaced(pairs, -(-(count - n_own) // 2))
-    chosen = np.concatenate([firsts, mirrors[firsts][: count - n_own - len(firsts)], _evenly_spaced(own, n_own)])
+    firsts = evenly_spaced(pairs, -(-(count - n_own) // 2))
+    chosen = np.concatenate([firsts, mirrors[firsts][: count - n_own - len(firsts)], evenly_spaced(own, n_own)])
     return np.sort(chosen)
 
 
@@ -109,16 +104,16 @@ def _own_count(n_pairs: int, n_own: int, count: int) -> int:
     return max(min(share, most), count - 2 * n_pairs, 0)
 
 
-def _evenly_spaced(places: IntArray, n: int) -> IntArray:
+def evenly_spaced(places: IntArray, n: int) -> IntArray:
     """`n` of the places, at equal intervals."""
     return places[np.arange(n) * len(places) // max(n, 1)]
 
 
-def _sizes(width: int, height: int, count: int) -> list[tuple[int, int]]:
-    """As many sizes as `count` regions can place, by rising area."""
+def _sizes(width: int, height: int, count: int | None = None) -> list[tuple[int, int]]:
+    """As many sizes as `count` regions, or all that there are of them, can place, by rising area."""
     for n_widths in range(MOST_WIDTHS, 1, -1):
         sizes = _paired(width, height, n_widths)
-        if FEWEST_PLACES * len(sizes) <= count:
+        if FEWEST_PLACES * len(sizes) <= (_count(width, height, sizes, 1.0) if count is None else count):
             break
     return sizes
 

@@ -14,7 +14,8 @@ and `spectral` takes the small matrices that come out back to where a metric may
     store, images                 halves (float16 to float32), logarithm (of covariance matrices), spectral
     model, estimators             lengths (codes by their length), flips (flip-free distances, section 4.1)
     evaluation                    distances, reductions
+    gallery                       nearest (exact search by 8-bit copies)
 
-`fused`, `blocks`, `halves` and `logarithm` are compiled by numba, as `compiled` says; the NumPy of `exponentials` is
-the oracle of `fused`, and takes small tiles.
+`fused`, `blocks`, `halves`, `logarithm` and `nearest` are compiled by numba, as `compiled` says; the NumPy of
+`exponentials` is the oracle of `fused`, and takes small tiles.
 """

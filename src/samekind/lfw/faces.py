@@ -15,15 +15,10 @@ from samekind.extraction import extract, with_roots
 from samekind.images.extractor import FAMILIES, Extractor, canonical_name
 from samekind.images.levels import FamilyName
 from samekind.images.listing import ImageFile
-from samekind.images.regions import symmetric_subset
+from samekind.images.regions import evenly_spaced, symmetric_subset
 from samekind.kernels.types import IntArray
 from samekind.lfw.workplace import digest
 from samekind.store import DiskStore, GroupsOf
-
-
-def evenly(n: int, among: int) -> IntArray:
-    """`n` numbers below `among`, spread evenly."""
-    return np.arange(n) * among // n
 
 
 @dataclass(frozen=True)
@@ -69,7 +64,7 @@ class Faces:
         mirrors = self._mirrors[members.start : members.stop] - members.start
         if (mirrors >= 0).sum() > needed:
             return members.start + symmetric_subset(mirrors, needed)
-        return members.start + evenly(needed, len(members))
+        return evenly_spaced(np.array(members), needed)
 
     @cached_property
     def _needed(self) -> dict[str, int]:

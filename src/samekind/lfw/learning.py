@@ -67,7 +67,8 @@ class Learner:
         started, view = time.perf_counter(), self.faces.view
         learner = self._learner(checkpoint, observer)
         if learner.cv is None:
-            learner.set_params(selection=Basis.joined([_step1_basis(metric) for metric in families.values()]))
+            bases = [replace(metric.basis, weigh=0.0) for metric in families.values()]
+            learner.set_params(selection=Basis.joined(bases))
         else:
             view = self.faces.of_families(tuple(families))
         learner.fit(view, view.labels, rows=self.rows)
@@ -101,10 +102,6 @@ class Learner:
             "regions": chosen_regions(metric),
             "seconds": round(time.perf_counter() - started, 1),
         }
-
-
-def _step1_basis(metric: Metric) -> Basis:
-    return replace(metric.basis, weigh=0.0)
 
 
 def chosen_regions(metric: Metric) -> dict[str, list[list[int]]]:

@@ -69,19 +69,22 @@ def reading_all(extractors: Mapping[Key, Extractor]) -> tuple[Extractor, dict[Ke
     start = 0
     for name in dict.fromkeys(part.name for each in extractors.values() for part in each.parts):
         own = {key: part for key, each in extractors.items() for part in each.parts if part.name == name}
-        first = next(iter(own.values()))
-        family = first.family
+        part_of_first = next(iter(own.values()))
+        family = part_of_first.family
         regions = np.unique(np.concatenate([part.regions for part in own.values()]), axis=0)
         places = {tuple(region): place for place, region in enumerate(regions.tolist())}
         for key, part in own.items():
             groups = np.array([places[tuple(region)] for region in part.regions.tolist()], dtype=np.intp)
             columns[key][name] = (start + groups[:, np.newaxis] * family.size + np.arange(family.size)).ravel()
-        parts.append(replace(first, regions=regions))
+        parts.append(replace(part_of_first, regions=regions))
         start += len(regions) * family.size
     in_own_order = {
         key: np.concatenate([columns[key][part.name] for part in each.parts]) for key, each in extractors.items()
     }
-    return replace(next(iter(extractors.values())), parts=tuple(parts)), in_own_order
+    across, down = zip(*(each.frame.margin for each in extractors.values()), strict=True)
+    first = next(iter(extractors.values()))
+    frame = replace(first.frame, margin=(max(across), max(down)))
+    return replace(first, frame=frame, parts=tuple(parts)), in_own_order
 
 
 def _features_of(

@@ -20,7 +20,7 @@ from samekind.evaluation import (
 from samekind.kernels.types import Array
 from samekind.lfw.experiment import Findings, Outcome
 from samekind.lfw.published import PublishedResult
-from samekind.lfw.tables import fold_table, published_table, table1, table2
+from samekind.lfw.tables import curve_table, fold_table, published_table, table1, table2
 
 DRAWN = 20  # regions drawn one by one
 
@@ -71,6 +71,12 @@ def _sections(
         "As the paper's Table 2, in percent; ± is the standard deviation over folds in the paper's rows and in ours, "
         "and probably the standard error, about a third of it, in those of others.",
         table2(findings),
+    )
+    yield Section(
+        "At few false matches",
+        "After step 2, in percent: area under the ROC curve, equal error rate, and true match rates (TMR) at false "
+        "match rates of 1 in 100 and 1 in 1,000, with intervals of 95 % by a bootstrap over folds.",
+        curve_table(findings),
     )
     yield Section("Split by split", "Accuracy after step 2, in percent.", fold_table(findings))
     if len(findings.runs) > 1:

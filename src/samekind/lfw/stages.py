@@ -1,4 +1,4 @@
-"""What is learned for each split: step 1 of each family, step 2 of each, and step 2 of all together."""
+"""What is learned for each split: step 1 of each family, step 2 of each at the usual level, and of all together."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ class Stage(NamedTuple):
 
 
 def stages_of(families: Sequence[str]) -> list[Stage]:
-    """In an order in which each finds what it needs."""
-    single = [Stage(step, (family,)) for family in families for step in (1, 2)]
+    """In an order in which each finds what it needs; families at other levels count among all of them only."""
+    alone = [family for family in families if "@" not in family or len(families) == 1]
+    single = [Stage(step, (family,)) for family in families for step in (1, 2) if step == 1 or family in alone]
     return single if len(families) == 1 else [*single, Stage(2, tuple(families))]

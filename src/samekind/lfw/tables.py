@@ -37,19 +37,34 @@ def table1(findings: Findings) -> Table:
 
 def table2(findings: Findings) -> Table:
     """Accuracy in percent, the paper's rows (View 2) and ours after step 2, as in its Table 2."""
-    nothing = [None] * (2 + len(RATES))
     rows: list[list[Any]] = [
-        [name, "view 1" if name.startswith("the paper") else None, *figure, *nothing]
-        for name, figure in paper.ACCURACIES.items()
+        [name, "view 1" if name.startswith("the paper") else None, *figure] for name, figure in paper.ACCURACIES.items()
     ]
     for outcome in findings.outcomes:
         if outcome.stage.step == 2:
-            rows += [
-                [_our_name(outcome), source, *_figure(100 * result.accuracies), *_on_curve(result.roc)]
-                for source, result in outcome.results.items()
-            ]
-    columns = ["", "threshold from", "accuracy (%)", "± (%)", *CURVE_COLUMNS]
-    return Table(columns, [list(map(_rounded, row)) for row in rows])
+            figures = {source: _figure(100 * result.accuracies) for source, result in outcome.results.items()}
+            rows += [[_our_name(outcome), source, *figure] for source, figure in figures.items()]
+    return Table(["", "threshold from", "accuracy (%)", "± (%)"], [list(map(_rounded, row)) for row in rows])
+
+
+def curve_table(findings: Findings) -> Table:
+    """What the curves after step 2 say, in percent: area, equal error rate, true match rates at low false match rates.
+
+    In brackets, intervals of 95 % by a bootstrap over folds.
+    """
+    rows = []
+    for outcome in findings.outcomes:
+        if outcome.stage.step == 2:
+            result = next(iter(outcome.results.values()))  # curves do not depend on thresholds
+            auc, eer, *rates = _on_curve(result.roc)
+            shown = [f"{rate:.1f}{_bracket(result, far)}" for far, rate in zip(RATES, rates, strict=True)]
+            rows.append([_our_name(outcome), f"{auc:.2f}", f"{eer:.2f}", *shown])
+    return Table(["", "AUC", "EER", *(f"TMR at {far:g}" for far in RATES)], rows)
+
+
+def _bracket(result: FoldsResult, far: float) -> str:
+    interval = _interval(result, far)
+    return "" if interval is None else f" ({100 * interval[0]:.1f} to {100 * interval[1]:.1f})"
 
 
 def published_table(findings: Findings, published: Sequence[PublishedResult]) -> Table:

@@ -48,6 +48,15 @@ def to_bytes(arrays: dict[str, NDArray[Any]], notes: dict[str, Any]) -> bytes:
     return data[: place.start] + _checksum(data, place) + data[place.stop :]
 
 
+def content_digest(arrays: dict[str, NDArray[Any]], notes: dict[str, Any]) -> str:
+    """SHA-256 of arrays and notes, whatever the version of the file format."""
+    digest = hashlib.sha256(json.dumps(notes, sort_keys=True, allow_nan=False).encode())
+    for name, array in sorted(arrays.items()):
+        digest.update(f"{name} {array.dtype.str} {array.shape} ".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
 def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     """Arrays and notes, once the file is known to be as it was written; `ModelFileError` names the path."""
     with _open_model(Path(path)) as file:

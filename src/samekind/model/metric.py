@@ -35,7 +35,7 @@ from samekind.model.fields import (
     checked_threshold,
     finite_floats,
 )
-from samekind.model.file import ADVICE, ModelFileError, read_model, to_bytes
+from samekind.model.file import ADVICE, ModelFileError, content_digest, read_model, to_bytes
 from samekind.model.similarity import Similarity
 
 if TYPE_CHECKING:
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 Attribute: TypeAlias = str | int | float | bool | list[Any] | dict[str, Any] | None
 
 __all__ = ["Metric", "ModelFileError"]
+
+_NOT_OF_CODES = ("threshold", "calibration", "attributes")  # notes that say how codes are judged, or who made them
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -365,6 +367,12 @@ class Metric:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a safetensors file, whole or not at all; equal metrics give equal bytes."""
         write_whole(path, to_bytes(_arrays(self), _notes(self)))
+
+    @property
+    def fingerprint(self) -> str:
+        """A digest of what codes depend on: equal for models whose codes may be compared with each other."""
+        notes = {name: value for name, value in _notes(self).items() if name not in _NOT_OF_CODES and value is not None}
+        return content_digest(_arrays(self), notes)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Metric:

@@ -109,7 +109,7 @@ def test_the_convex_solver_starts_at_the_centre(loss):
 def test_the_factored_solver_starts_where_f_is_lower(loss, n_components, ridge):
     problem = problem_of(loss, ridge=ridge)
     coordinates = WithinClassWhitening.of(problem.Z, problem.objective.relation.class_sizes, map)
-    way = FactoredSolver(n_components, 1e-3, coordinates, preconditioner_of(problem))
+    way = FactoredSolver(n_components, 1e-3, preconditioner_of(problem), coordinates)
     L, usual = way.first(problem, 0), way.first(replace(problem, centre=0.0), 0)
     _, axes = np.linalg.eigh(problem.Z.T @ problem.Z)
     leading = 0.7**0.5 * axes[:, ::-1][:, : WIDTH if n_components is None else n_components]

@@ -17,7 +17,7 @@ def started(loss, n_components, trace_bound=np.inf, sizes=(4,) * 10):
     problem = JointProblem(case.objective, case.Z, 0.01, trace_bound)
     sizes = case.objective.relation.class_sizes
     stage_solver = FactoredSolver(
-        n_components, 1e-3, WithinClassWhitening.of(case.Z, sizes, map), Preconditioner.of(case.Z, sizes, 0.01)
+        n_components, 1e-3, Preconditioner.of(case.Z, sizes, 0.01), WithinClassWhitening.of(case.Z, sizes, map)
     )
     return problem, stage_solver.first(problem, seed=0)
 

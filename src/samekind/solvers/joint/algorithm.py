@@ -99,7 +99,7 @@ def _stage_solver(problem: JointProblem, options: JointOptions) -> StageSolver:
     if name == "convex":
         return ConvexSolver(options.n_components, options.tol, preconditioner)
     whitening = WithinClassWhitening.of(problem.Z, relation.class_sizes, problem.objective.executor.map, preconditioner)
-    return FactoredSolver(options.n_components, options.tol, whitening, preconditioner)
+    return FactoredSolver(options.n_components, options.tol, preconditioner, whitening)
 
 
 def _stages(problem: JointProblem, options: JointOptions) -> list[JointProblem]:

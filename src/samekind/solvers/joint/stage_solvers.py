@@ -1,7 +1,7 @@
 """The two ways to solve a stage of step 2: over A, by projected descent, or over L, by factored descent."""
 
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol, TypeAlias
+from typing import ClassVar, Literal, Protocol, TypeAlias
 
 import numpy as np
 
@@ -42,17 +42,14 @@ class StageResult:
     bound: float = -np.inf  # a lower bound of f
 
 
+@dataclass(frozen=True)
 class StageSolver(Protocol):
     """How a stage is solved."""
 
-    @property
-    def name(self) -> SolverName: ...
-
-    @property
-    def n_components(self) -> int | None: ...
-
-    @property
-    def tol(self) -> float: ...
+    name: ClassVar[SolverName]
+    n_components: int | None
+    tol: float
+    preconditioner: Preconditioner
 
     def first(self, stage: JointProblem, seed: int) -> Matrix: ...
 
@@ -68,11 +65,8 @@ class StageSolver(Protocol):
 
 
 @dataclass(frozen=True)
-class ConvexSolver:
-    n_components: int | None
-    tol: float
-    preconditioner: Preconditioner
-    name: SolverName = "convex"
+class ConvexSolver(StageSolver):
+    name = "convex"
 
     def first(self, stage: JointProblem, seed: int) -> Matrix:
         """The ridge's centre, as far as the trace bound allows: 0 in the paper."""
@@ -114,12 +108,9 @@ class ConvexSolver:
 
 
 @dataclass(frozen=True)
-class FactoredSolver:
-    n_components: int | None
-    tol: float
+class FactoredSolver(StageSolver):
+    name = "factored"
     coordinates: WithinClassWhitening
-    preconditioner: Preconditioner
-    name: SolverName = "factored"
 
     def most(self, stage: JointProblem) -> int:
         """Columns that the factor may have."""

@@ -1,0 +1,139 @@
+"""`samekind index`"""
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from samekind.cli.encode import labelled_by_folder, landmarks_of
+from samekind.cli.options import ModelArgument, OnError, PictureOptions, RunOptions
+from samekind.cli.output import Count, counting, duration, plural, say_error, say_facts, say_json
+from samekind.cli.pictures import encoder_of, say_skipped
+from samekind.cli.progress import interruptible
+
+if TYPE_CHECKING:
+    from samekind.gallery import Gallery
+    from samekind.images.listing import ImageFile
+    from samekind.model.encoder import Encoder
+    from samekind.model.metric import Metric
+
+AT_ONCE = 256  # pictures that are encoded, then added durably
+UNUSABLE = 1  # exit status
+
+
+def index(
+    model: ModelArgument,
+    images: Annotated[
+        Path, typer.Argument(metavar="IMAGES", help="A picture, a folder of pictures or of folders, or a CSV of file.")
+    ],
+    gallery: Annotated[Path, typer.Argument(metavar="GALLERY", help="Folder of the gallery, new or to be added to.")],
+    reading: PictureOptions,
+    running: RunOptions,
+) -> None:
+    """Add pictures to a gallery, which `samekind search` finds them in.
+
+    In a folder of folders, labels are the folders' names. Each picture gets an id that is never used again; its name
+    and path are kept with it. The model is copied into the gallery, which refuses codes of any other.
+
+    Pictures whose names are in the gallery already are left out, so that an index that was interrupted goes on where
+    it stopped, and new pictures are added.
+
+    Example: samekind index faces.safetensors album/ album.gallery
+    """
+    started = time.perf_counter()
+
+    from samekind.images.listing import list_images
+    from samekind.model.metric import Metric
+
+    metric = Metric.load(model)
+    files = labelled_by_folder(images, list_images(images, labelled=False))
+    encoder = encoder_of(metric, landmarks=landmarks_of(reading.landmarks, images, files), several=reading.several)
+    with _opened(gallery, metric) as opened:
+        known = opened.names()
+        new = [file for file in files if as_text(file.name) not in known]
+        again = "What was added is in the gallery; the same command, run again, goes on where it stopped."
+        with interruptible(again), counting("Adding pictures", shown=not running.quiet) as count:
+            skipped, notes = _add_all(opened, metric, encoder, new, reading.on_error, running.jobs, count)
+        total = len(opened)
+    result = {
+        "gallery": str(gallery),
+        "added": len(new) - len(skipped),
+        "known": len(files) - len(new),
+        "records": total,
+        "skipped": skipped,
+        "notes": notes,
+        "seconds": round(time.perf_counter() - started, 3),
+    }
+    if running.json:
+        say_json(result)
+    else:
+        _say_result(result)
+    if new and len(skipped) == len(new):
+        say_error(f"None of the {plural(len(new), 'new file')} can be used, so nothing was added.")
+        raise typer.Exit(UNUSABLE)
+
+
+def _opened(path: Path, metric: "Metric") -> "Gallery":
+    """The gallery that is there, if it is of this model, or a new one."""
+    from samekind.gallery import Gallery
+
+    if not path.exists() or (path.is_dir() and not any(path.iterdir())):
+        return Gallery.create(path, metric)
+    opened = Gallery.open(path)
+    try:
+        opened.check_model(metric)
+    except ValueError:
+        opened.close()
+        raise
+    return opened
+
+
+def _add_all(
+    gallery: "Gallery",
+    metric: "Metric",
+    encoder: "Encoder",
+    files: "list[ImageFile]",
+    on_error: OnError,
+    jobs: int | None,
+    count: Count,
+) -> tuple[dict[str, str], dict[str, tuple[str, ...]]]:
+    skipped: dict[str, str] = {}
+    notes: dict[str, tuple[str, ...]] = {}
+    for start in range(0, len(files), AT_ONCE):
+        part = files[start : start + AT_ONCE]
+        encoded = encoder.encode_each(
+            [(file.path, file.name) for file in part],
+            jobs,
+            on_error=on_error,
+            progress=lambda done, _, start=start: count(start + done, len(files)),  # type: ignore[misc]
+        )
+        kept = [file for file in part if file.name not in encoded.skipped]
+        if kept:
+            gallery.add(
+                encoded.codes,
+                label=[None if file.label is None else as_text(file.label) for file in kept],
+                name=[as_text(file.name) for file in kept],
+                source=[as_text(str(file.path.absolute())) for file in kept],
+                model=metric,
+            )
+        skipped |= encoded.skipped
+        notes |= encoded.notes
+    return skipped, notes
+
+
+def as_text(name: str) -> str:
+    """A file's name may hold bytes that are no text; they are written as numbers."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def _say_result(result: dict[str, Any]) -> None:
+    say_facts(
+        [
+            ("Gallery", f"{result['gallery']}: {plural(result['records'], 'record')}"),
+            ("Added", plural(result["added"], "picture")),
+            *([("Known before", plural(result["known"], "picture"))] if result["known"] else []),
+            ("Time", duration(result["seconds"])),
+        ]
+    )
+    say_skipped(result)

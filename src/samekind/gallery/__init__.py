@@ -1,0 +1,23 @@
+"""Galleries: codes with records in a folder, searched exactly, durable, with erasure.
+
+    Gallery       what callers use: add, remove, replace, search, export, compact, check, reencode
+    forms         codes as a vector and a number, ranked by ||u - q||^2 + s
+    database      SQLite: records, which rows exist, checksums
+    layout        files of rows: headers, appending, mapping
+    writing       rows into segments, and erased from them
+    view          segments at one moment, as a search maps them
+    checksums, verifying   of runs of rows, compared when a file is first read whole
+    search        the k nearest of a view (`samekind.kernels.nearest` has the bound and its proof)
+    compaction, checking, transfer, reencoding   what maintenance does
+
+Order of a write: rows to the files, fsync, then one commit of the database, which states that they exist. Order of an
+erasure: one commit that takes rows from their records and lists them, then they are overwritten, then the list goes.
+Nothing here imports a solver.
+"""
+
+from samekind.gallery.errors import GalleryError
+from samekind.gallery.gallery import Gallery
+from samekind.gallery.layout import Layout
+from samekind.gallery.records import Answer, Hit, Record, Removal
+
+__all__ = ["Answer", "Gallery", "GalleryError", "Hit", "Layout", "Record", "Removal"]
