@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
+from sklearn.base import clone
+
 from samekind.estimators.data import TrainingData, is_store
 from samekind.estimators.joint import JointMetric
 from samekind.estimators.tuning import (
@@ -112,17 +114,29 @@ class CandidateGrid:
         return replace(distance, shrinkage=DIRECTIONS_SHRINKAGE if given == "auto" else given)
 
     def summed(self, distance: Candidate, similarity: Candidate) -> Candidate | None:
-        """Both together, where they may count together; the model then reads what the metric reads."""
-        together = replace(distance, compare_by="sum", shrinkage=similarity.shrinkage)
-        return together if "sum" in self.comparisons else None
+        """Both together, where they may count together; the model then reads what the metric reads.
+
+        Each has half of the length that is given for codes.
+        """
+        if "sum" not in self.comparisons:
+            return None
+        half = self._halved(distance.n_components)
+        return replace(distance, compare_by="sum", shrinkage=similarity.shrinkage, n_components=half)
+
+    def two_covariance(self, candidate: Candidate) -> TwoCovariance:
+        """The settings of the two-covariance model of a candidate that has one."""
+        step = clone(self.similarity).set_params(shrinkage=candidate.shrinkage)
+        if candidate.compare_by == "sum" and isinstance(self.n_components, int):
+            step.set_params(n_components=max(1, self.n_components // 2))
+        return step
 
     def by_rule(self) -> Candidate:
         """Where nothing can be left out."""
         ridge = None if self.joint.ridge == "auto" else self.joint.ridge
         by_ridge: Target = "none" if ridge is None else "identity"
         target: Target = by_ridge if self.joint.target == "auto" else self.joint.target
-        rank = self._n_components(target)
         compare_by, shrinkage = self.comparisons[0], self.similarity.shrinkage
+        rank = self._halved(self._n_components(target)) if compare_by == "sum" else self._n_components(target)
         plain = self.plain_by_rule and target == "none" and compare_by == "distance"
         return Candidate(
             self.normalise_groups[0],
@@ -156,6 +170,10 @@ class CandidateGrid:
     def principal_directions(self, target: Target) -> int | None:
         """How many step 2 learns on; None: all."""
         return PRINCIPAL[target] if self.principal == "auto" else self.principal
+
+    def _halved(self, n_components: int | None) -> int | None:
+        """The metric's part of a length that is given for codes."""
+        return n_components if not isinstance(self.n_components, int) else -(-self.n_components // 2)
 
     def _n_components(self, target: Target = "none") -> int | None:
         """How long codes may be."""

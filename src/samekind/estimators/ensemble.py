@@ -64,9 +64,9 @@ class EnsembleMetric(MetricLearner):
         `n_components` sets no length and codes are linear, directions of the two-covariance model may be added.
     compare_by : "distance", "similarity", "sum" or "auto"
         What codes are compared by: the squared distance that the steps learn; the two-covariance model on the features
-        that step 1 leaves, in the place of step 2; the sum of both, in which the second counts twice as much; or which
-        of these is best on classes left out. All but "distance" give codes of a vector and a number
-        (`Metric.split_codes`).
+        that step 1 leaves, in the place of step 2; the sum of both, in which the second counts twice as much and which
+        share the length that `n_components` gives; or which of these is best on classes left out. All but "distance"
+        give codes of a vector and a number (`Metric.split_codes`).
     similarity : TwoCovariance or None
         Settings of the two-covariance model (`similarity__shrinkage` and so on), None for the defaults. Its
         `n_components` is that of this estimator where it has none; `shrinkage="auto"` is chosen on classes left out.

@@ -129,7 +129,7 @@ class TwoSteps:
         ridges = {} if joint is None else {"ridge": [self.selection.ridge if self.selection else 0.0, joint.ridge]}
         metric = self.metric(basis, components, **ridges)
         if candidate.shrinkage is not None:
-            step = clone(self.candidates.similarity).set_params(shrinkage=candidate.shrinkage)
+            step = self.candidates.two_covariance(candidate)
             similarity, _ = run_similarity(Z, data.y, step, directions=directions)
             if by_distance:
                 metric = with_directions(metric, similarity, Z, data.y)

@@ -51,7 +51,7 @@ PRESETS = {
     "quick": ExperimentSettings(
         1_000,
         MANY_FACES
-        | {"max_groups": 20, "n_components": 100, "joint__anchors": 2_000}
+        | {"max_groups": 20, "n_components": 200, "joint__anchors": 2_000}
         | {"selection__max_per_class": None, "joint__min_per_class": 2},
     ),
     "standard": ExperimentSettings(4_000, MANY_FACES | {"max_groups": 200}),
