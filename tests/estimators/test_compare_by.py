@@ -217,7 +217,9 @@ def test_codes_that_calibrate_have_the_scale_of_the_final_metric(by, monkeypatch
 
 def test_classes_left_out_never_reach_the_model_of_a_fold(monkeypatch):
     seen = []
-    monkeypatch.setattr(two_steps, "run_similarity", lambda Z, y, step: seen.append(y) or run_similarity(Z, y, step))
+    monkeypatch.setattr(
+        two_steps, "run_similarity", lambda Z, y, step, **more: seen.append(y) or run_similarity(Z, y, step, **more)
+    )
     learner(compare_by="sum", cv=2).fit(X, Y)
     seed = int(np.random.RandomState(0).randint(np.iinfo(np.int32).max))
     folds = class_folds(Y, 2, seed)
@@ -242,7 +244,9 @@ def test_samples_left_out_do_not_change_the_codes_of_a_fold():
             patch.setattr(
                 two_steps,
                 "run_similarity",
-                lambda Z, y, step, fits=fits: fits.append((set(y), run_similarity(Z, y, step))) or fits[-1][1],
+                lambda Z, y, step, fits=fits, **more: (
+                    fits.append((set(y), run_similarity(Z, y, step, **more))) or fits[-1][1]
+                ),
             )
             learner(**fixed).fit(changed, Y)
         made += [result[0].components for classes, result in fits if classes == set(Y[rest])][:1]
