@@ -66,8 +66,10 @@ def test_similarity_is_the_two_covariance_model_on_the_features_of_the_basis(fit
 @pytest.mark.parametrize("joint", [JointMetric(target="identity", ridge=RIDGE), None])
 @pytest.mark.parametrize("n_components", [None, 3])
 def test_a_sum_is_the_metric_and_twice_the_similarity_in_units_of_spread(joint, n_components):
-    given = {"joint": joint, "n_components": n_components}
-    own, similar, both = (learner(compare_by=by, **given).fit(X, Y) for by in ("distance", "similarity", "sum"))
+    own, similar = (
+        learner(compare_by=by, joint=joint, n_components=n_components).fit(X, Y) for by in ("distance", "similarity")
+    )
+    both = learner(compare_by="sum", joint=joint, n_components=n_components and 2 * n_components).fit(X, Y)
     rng = np.random.RandomState(0)
     pairs = rng.randint(len(Y), size=(two_steps.SPREAD_PAIRS, 2))
     other = pairs[Y[pairs[:, 0]] != Y[pairs[:, 1]]]
@@ -110,12 +112,12 @@ def test_only_classes_of_enough_samples_count():
 # Lengths of codes
 
 
-def test_codes_are_as_long_as_asked_for_in_each_part():
-    model = learner(compare_by="sum", n_components=4).fit(X, Y)
+def test_both_parts_of_a_sum_share_the_length_that_is_asked_for():
+    model = learner(compare_by="sum", n_components=7).fit(X, Y)
     assert model.metric_.n_distance_components == 4
-    assert len(model.metric_.similarity.components) == 4
-    assert model.transform(X).shape[1] == 9
-    longer = learner(compare_by="sum", n_components=4, similarity=TwoCovariance(6, shrinkage=0.2)).fit(X, Y)
+    assert len(model.metric_.similarity.components) == 3
+    assert model.transform(X).shape[1] == 8
+    longer = learner(compare_by="sum", n_components=7, similarity=TwoCovariance(6, shrinkage=0.2)).fit(X, Y)
     assert len(longer.metric_.similarity.components) == 6
 
 

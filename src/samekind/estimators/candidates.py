@@ -126,8 +126,10 @@ class CandidateGrid:
     def two_covariance(self, candidate: Candidate) -> TwoCovariance:
         """The settings of the two-covariance model of a candidate that has one."""
         step = clone(self.similarity).set_params(shrinkage=candidate.shrinkage)
-        if candidate.compare_by == "sum" and isinstance(self.n_components, int):
-            step.set_params(n_components=max(1, self.n_components // 2))
+        asked = self.n_components
+        if step.n_components is None and asked is not None:
+            length = SHORT_CODE if asked == "auto" else max(1, asked // 2) if candidate.compare_by == "sum" else asked
+            step.set_params(n_components=length)
         return step
 
     def by_rule(self) -> Candidate:

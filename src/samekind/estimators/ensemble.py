@@ -15,7 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from samekind.estimators.base import MetricLearner
 from samekind.estimators.block import SparseBlockMetric
-from samekind.estimators.candidates import SHORT_CODE, CandidateGrid
+from samekind.estimators.candidates import CandidateGrid
 from samekind.estimators.cross_fitting import CrossFitting
 from samekind.estimators.data import TrainingData
 from samekind.estimators.joint import JointMetric
@@ -69,7 +69,8 @@ class EnsembleMetric(MetricLearner):
         give codes of a vector and a number (`Metric.split_codes`).
     similarity : TwoCovariance or None
         Settings of the two-covariance model (`similarity__shrinkage` and so on), None for the defaults. Its
-        `n_components` is that of this estimator where it has none; `shrinkage="auto"` is chosen on classes left out.
+        `n_components` is that of this estimator where it has none, or half of it in a sum; `shrinkage="auto"` is chosen
+        on classes left out.
     normalise_groups : "auto", "none", "scale", "root" or "unit"
         What becomes of the features of each group between the steps: as they are; divided by the square root of their
         root mean square length over the training samples; or divided by (the square root of) their length in
@@ -243,11 +244,7 @@ class EnsembleMetric(MetricLearner):
     @property
     def _similarity(self) -> TwoCovariance:
         """The settings of the two-covariance model."""
-        step = _similarity() if self.similarity is None else clone(self.similarity)
-        if step.n_components is None:
-            asked: int | str | None = self._joint.n_components
-            step.set_params(n_components=SHORT_CODE if asked == "auto" else asked)
-        return step
+        return _similarity() if self.similarity is None else clone(self.similarity)
 
     def step1(self) -> SparseBlockMetric:
         """Step 1 alone, with the settings that it has here."""
