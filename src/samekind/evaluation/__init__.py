@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from samekind.evaluation.evaluating import evaluate_codes
     from samekind.evaluation.model_selection import ClassKFold, mean_average_precision_score, pair_auc_score
     from samekind.evaluation.report import Section, Table, write_report
+    from samekind.evaluation.retrieving import RetrievalEvaluation, evaluate_retrieval
 
 __all__ = [
     "CalibrationDisplay",
@@ -51,6 +52,7 @@ __all__ = [
     "RankFigures",
     "Ranks",
     "RegionsDisplay",
+    "RetrievalEvaluation",
     "RetrievalResult",
     "RocCurve",
     "RocDisplay",
@@ -64,6 +66,7 @@ __all__ = [
     "compare_folds",
     "count_ranks",
     "evaluate_codes",
+    "evaluate_retrieval",
     "flip_free_codes",
     "flip_free_distances",
     "flip_free_queries",
@@ -92,6 +95,7 @@ __getattr__, __dir__ = lazy_names(
         "report": ["Section", "Table", "write_report"],
         "calibrating": ["calibrate"],
         "evaluating": ["evaluate_codes"],
+        "retrieving": ["RetrievalEvaluation", "evaluate_retrieval"],
         "_reliability": ["reliability"],
     },
 )
