@@ -121,10 +121,10 @@ def test_table_and_json_name_every_figure(judged):
     *_, found = judged
     rows = {row[0]: row[1:] for row in found.table().rows}
     assert {"Leave-one-out 3-NN error", "MAP@R", "Recall at 7", "CMC at 1", "Mean average precision at 7"} <= set(rows)
-    assert rows["Leave-one-out 3-NN error"][3:] == [None, None, None]
+    assert rows["Leave-one-out 3-NN error"][1] is None
     told = found.to_json()
     assert told["n_distractors"] == 100
-    assert told["injected"]["recall_at_7"]["value"] == rows["Recall at 7"][3]
+    assert rows["Recall at 7"][1].startswith(f"{told['injected']['recall_at_7']['value']:.4f} (")
     (section,) = found.sections()
     assert "100 distractors" in section.text
 
@@ -133,7 +133,7 @@ def test_without_distractors_there_is_one_set(judged):
     codes, labels, *_ = judged
     found = evaluate_retrieval(codes, labels, ties="worst")
     assert list(found.measures()) == ["inside"]
-    assert len(found.table().columns) == 4
+    assert len(found.table().columns) == 2
     assert "distractors" not in found.sections()[0].text
 
 

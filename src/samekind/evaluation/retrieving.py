@@ -80,9 +80,8 @@ class RetrievalEvaluation:
 
         measures = self.measures()
         rows = [[_title(name, self.n_neighbors), *_cells(name, measures)] for name in measures["inside"]]
-        columns = ["figure", "among each other", "from", "to"]
-        more = [] if self.injected is None else ["with distractors", "from", "to"]
-        return Table([*columns, *more], rows)
+        more = [] if self.injected is None else ["with distractors"]
+        return Table(["figure", "among each other", *more], rows)
 
     def sections(self) -> list[Section]:
         """For `write_report`."""
@@ -175,14 +174,19 @@ def evaluate_retrieval(
     )
 
 
+def in_words(measure: Measure) -> str:
+    """With its interval."""
+    return f"{measure.value:.4f} ({measure.low:.3f} to {measure.high:.3f})"
+
+
 def _measures(figures: RankFigures, random_state: int) -> dict[str, Measure]:
     limits = figures.intervals(random_state=random_state)
     return {name: Measure(value, *limits[name]) for name, value in figures.means().items()}
 
 
-def _cells(name: str, measures: Mapping[str, Mapping[str, Measure]]) -> list[float | None]:
+def _cells(name: str, measures: Mapping[str, Mapping[str, Measure]]) -> list[str | None]:
     """A figure in each of the columns; the k-NN error has none with distractors."""
-    return [cell for own in measures.values() for cell in own.get(name, (None, None, None))]
+    return [in_words(own[name]) if name in own else None for own in measures.values()]
 
 
 def _title(name: str, n_neighbors: int) -> str:
