@@ -610,3 +610,15 @@ class TestEvaluateRetrieval:
         assert "lacks" in refused("evaluate", "retrieval", model, tmp_path / "s1")
         assert run("extract", tmp_path / "more", tmp_path / "s2", "--size", "38x56", "--regions", 20).exit_code == 0
         assert "in another way" in refused("evaluate", "retrieval", model, tmp_path / "s2")
+
+
+def test_verify_explains_its_answer(home, model, alike, tmp_path):
+    result = as_json("verify", model, *alike, "--explain", tmp_path / "why.png", "--threshold", 1e9)
+    explained = result["explanation"]
+    assert sum(each["term"] for each in explained["regions"]) == pytest.approx(result["distance"], rel=1e-3)
+    assert explained["threshold"] == 1e9
+    assert [each["group"] for each in explained["regions"]] != []
+    assert cv2.imread(str(tmp_path / "why.png")).shape[0] > 300
+    said = run("verify", model, *alike, "--explain", tmp_path / "again.png", "--threshold", 1e9)
+    assert "Same, even without the" in said.stdout.replace("\n", " ")
+    assert "no such folder" in refused("verify", model, *alike, "--explain", tmp_path / "none/why.png")
