@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         ConvergenceDisplay,
         CoverageDisplay,
         DistanceHistogramDisplay,
+        ExplanationDisplay,
         FoldsDisplay,
         RegionsDisplay,
         RocDisplay,
@@ -46,6 +47,7 @@ __all__ = [
     "CoverageDisplay",
     "DistanceHistogramDisplay",
     "Evaluation",
+    "ExplanationDisplay",
     "FoldsDisplay",
     "FoldsResult",
     "Picture",
@@ -84,7 +86,17 @@ __all__ = [
     "write_report",
 ]
 
-_DISPLAYS = ("Calibration", "Convergence", "Coverage", "DistanceHistogram", "Folds", "Regions", "Roc", "Spectrum")
+_DISPLAYS = (
+    "Calibration",
+    "Convergence",
+    "Coverage",
+    "DistanceHistogram",
+    "Explanation",
+    "Folds",
+    "Regions",
+    "Roc",
+    "Spectrum",
+)
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
