@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from samekind.evaluation.evaluated import Evaluation
     from samekind.evaluation.evaluating import evaluate_codes
     from samekind.evaluation.model_selection import ClassKFold, mean_average_precision_score, pair_auc_score
-    from samekind.evaluation.report import Section, Table, write_report
+    from samekind.evaluation.report import Picture, PictureRow, Section, Table, write_report
     from samekind.evaluation.retrieving import RetrievalEvaluation, evaluate_retrieval
 
 __all__ = [
@@ -51,6 +51,8 @@ __all__ = [
     "ExplanationDisplay",
     "FoldsDisplay",
     "FoldsResult",
+    "Picture",
+    "PictureRow",
     "RankFigures",
     "Ranks",
     "RegionsDisplay",
@@ -104,7 +106,7 @@ __getattr__, __dir__ = lazy_names(
         "displays": [f"{name}Display" for name in _DISPLAYS],
         "evaluated": ["Evaluation"],
         "model_selection": ["ClassKFold", "mean_average_precision_score", "pair_auc_score"],
-        "report": ["Section", "Table", "write_report"],
+        "report": ["Picture", "PictureRow", "Section", "Table", "write_report"],
         "calibrating": ["calibrate"],
         "evaluating": ["evaluate_codes"],
         "retrieving": ["RetrievalEvaluation", "evaluate_retrieval"],
