@@ -38,7 +38,12 @@ if TYPE_CHECKING:
     )
     from samekind.evaluation.evaluated import Evaluation
     from samekind.evaluation.evaluating import evaluate_codes
-    from samekind.evaluation.model_selection import ClassKFold, mean_average_precision_score, pair_auc_score
+    from samekind.evaluation.model_selection import (
+        ClassKFold,
+        mean_average_precision_score,
+        pair_auc_score,
+        true_match_rate_score,
+    )
     from samekind.evaluation.report import Picture, PictureRow, Section, Table, write_report
     from samekind.evaluation.retrieving import RetrievalEvaluation, evaluate_retrieval
 
@@ -85,6 +90,7 @@ __all__ = [
     "reliability",
     "retrieve",
     "roc_curve",
+    "true_match_rate_score",
     "verify",
     "verify_codes",
     "verify_folds",
@@ -108,7 +114,7 @@ __getattr__, __dir__ = lazy_names(
     {
         "displays": [f"{name}Display" for name in _DISPLAYS],
         "evaluated": ["Evaluation"],
-        "model_selection": ["ClassKFold", "mean_average_precision_score", "pair_auc_score"],
+        "model_selection": ["ClassKFold", "mean_average_precision_score", "pair_auc_score", "true_match_rate_score"],
         "report": ["Picture", "PictureRow", "Section", "Table", "write_report"],
         "calibrating": ["calibrate"],
         "evaluating": ["evaluate_codes"],
