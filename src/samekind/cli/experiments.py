@@ -1,19 +1,22 @@
 """What the paper's experiments, `lfw` and `retrieval`, share: options, progress, and results as a file."""
 
 import json as json_text
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import typer
 
-from samekind.cli.options import FAMILIES_HELP
+from samekind.cli.options import FAMILIES_HELP, RunOptions, parse_families
 from samekind.cli.output import Count, counting, say
-from samekind.cli.progress import fit_progress, titles_under
+from samekind.cli.progress import fit_progress, interruptible, titles_under
 
 if TYPE_CHECKING:
     from samekind.events import Observer
+    from samekind.lfw.experiment import Experiment
+    from samekind.lfw.presets import ExperimentSettings
 
 ImagesArgument = Annotated[
     Path, typer.Argument(metavar="IMAGES", help="Aligned pictures, such as IMAGES/Ann_Lee/Ann_Lee_0001.jpg.")
@@ -57,6 +60,48 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
     write_whole(path, json_text.dumps(content, indent=1, allow_nan=False) + "\n")
 
 
-def goes_on(work: Path) -> str:
-    """Said after an interruption."""
-    return f"The same command goes on with what is kept in {work}."
+class Data(Protocol):
+    """What there is, and where results go."""
+
+    @property
+    def images(self) -> Path: ...
+    @property
+    def protocol(self) -> Path: ...
+    @property
+    def families(self) -> str: ...
+    @property
+    def work(self) -> Path: ...
+    @property
+    def store(self) -> Path | None: ...
+
+
+def experiment_on(
+    data: Data, settings: "ExperimentSettings", memory: str, running: RunOptions, **more: Any
+) -> "Experiment":
+    from samekind.lfw.experiment import Experiment
+
+    return Experiment(
+        data.images,
+        data.protocol,
+        data.work,
+        settings,
+        families=parse_families(data.families),
+        store=data.store,
+        memory=memory,
+        n_jobs=running.jobs,
+        reporter=ShownProgress(not running.quiet),
+        **more,
+    )
+
+
+@contextmanager
+def resumable(work: Path) -> Iterator[list[str]]:
+    """Collects warnings, each once; says after Ctrl-C that the work can be gone on with."""
+    said: list[str] = []
+    with (
+        warnings.catch_warnings(record=True) as caught,
+        interruptible(f"The same command goes on with what is kept in {work}."),
+    ):
+        warnings.simplefilter("always", UserWarning)
+        yield said
+    said += dict.fromkeys(str(each.message) for each in caught)

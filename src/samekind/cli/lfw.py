@@ -1,7 +1,6 @@
 """`samekind lfw`"""
 
 import time
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,20 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from samekind.cli.experiments import (
-    FamiliesOption,
-    ImagesArgument,
-    RegionsOption,
-    SeedOption,
-    ShownProgress,
-    StoreOption,
-    WorkOption,
-    goes_on,
-    write_json,
-)
-from samekind.cli.options import LearnerOptions, MemoryOption, RunOptions, parse_families
+from samekind.cli import experiments as shared
+from samekind.cli.options import LearnerOptions, MemoryOption, RunOptions
 from samekind.cli.output import duration, say_facts, say_json, say_list, say_table
-from samekind.cli.progress import interruptible
 
 if TYPE_CHECKING:
     from samekind.lfw.experiment import Experiment, Findings
@@ -33,13 +21,13 @@ if TYPE_CHECKING:
 class DataOptions:
     """What there is, and where results go."""
 
-    images: ImagesArgument
+    images: shared.ImagesArgument
     protocol: Annotated[
         Path, typer.Argument(metavar="PROTOCOL", help="Folder of people.txt, pairs.txt and the four files of View 1.")
     ]
-    families: FamiliesOption = "cov,slbp"
-    work: WorkOption = Path("samekind-lfw")
-    store: StoreOption = None
+    families: shared.FamiliesOption = "cov,slbp"
+    work: shared.WorkOption = Path("samekind-lfw")
+    store: shared.StoreOption = None
 
 
 @dataclass(frozen=True)
@@ -83,8 +71,8 @@ class ExperimentOptions:
             "pictures, faces, paper: as in `samekind fit`.",
         ),
     ] = "quick"
-    regions: RegionsOption = None
-    seed: SeedOption = None
+    regions: shared.RegionsOption = None
+    seed: shared.SeedOption = None
 
 
 def lfw(
@@ -118,32 +106,15 @@ def lfw(
     given = learning.settings()
     settings = PRESETS[sized.preset].changed(learning.changes or (), regions=sized.regions, seed=sized.seed, **given)
 
-    from samekind.lfw.experiment import Experiment
-
-    experiment = Experiment(
-        data.images,
-        data.protocol,
-        data.work,
-        settings,
-        families=parse_families(data.families),
-        store=data.store,
-        memory=memory,
-        n_jobs=running.jobs,
-        reporter=ShownProgress(not running.quiet),
-        threshold_by=judging.threshold_by,
-    )
-    with (
-        warnings.catch_warnings(record=True) as caught,
-        interruptible(goes_on(data.work)),
-    ):
-        warnings.simplefilter("always", UserWarning)
+    experiment = shared.experiment_on(data, settings, memory, running, threshold_by=judging.threshold_by)
+    with shared.resumable(data.work) as said:
         one_split = judging.view == "1"
         findings = experiment.view1() if one_split else experiment.view2(chosen, with_view1=judging.with_view1)
     result = _kept(experiment, findings, published) | {
-        "warnings": list(dict.fromkeys(str(each.message) for each in caught)),
+        "warnings": said,
         "total_seconds": round(time.perf_counter() - started, 1),
     }
-    write_json(data.work / f"results-view{judging.view}.json", result)
+    shared.write_json(data.work / f"results-view{judging.view}.json", result)
     if running.json:
         say_json(result)
     else:

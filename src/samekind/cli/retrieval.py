@@ -1,7 +1,6 @@
 """`samekind retrieval`"""
 
 import time
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,20 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from samekind.cli.experiments import (
-    FamiliesOption,
-    ImagesArgument,
-    RegionsOption,
-    SeedOption,
-    ShownProgress,
-    StoreOption,
-    WorkOption,
-    goes_on,
-    write_json,
-)
-from samekind.cli.options import LearnerOptions, MemoryOption, RunOptions, parse_families
+from samekind.cli import experiments as shared
+from samekind.cli.options import LearnerOptions, MemoryOption, RunOptions
 from samekind.cli.output import duration, say_facts, say_json, say_list, say_table
-from samekind.cli.progress import interruptible
 
 if TYPE_CHECKING:
     from samekind.lfw.retrieval.experiment import Findings, Part, RetrievalExperiment
@@ -32,11 +20,11 @@ if TYPE_CHECKING:
 class DataOptions:
     """What there is, and where results go."""
 
-    images: ImagesArgument
+    images: shared.ImagesArgument
     protocol: Annotated[Path, typer.Argument(metavar="PROTOCOL", help="Folder of the four files of LFW's View 1.")]
-    families: FamiliesOption = "cov"
-    work: WorkOption = Path("samekind-retrieval")
-    store: StoreOption = None
+    families: shared.FamiliesOption = "cov"
+    work: shared.WorkOption = Path("samekind-retrieval")
+    store: shared.StoreOption = None
 
 
 @dataclass(frozen=True)
@@ -51,8 +39,8 @@ class PartOptions:
             "settings, 13,260 regions.",
         ),
     ] = "quick"
-    regions: RegionsOption = None
-    seed: SeedOption = None
+    regions: shared.RegionsOption = None
+    seed: shared.SeedOption = None
     parts: Annotated[
         str,
         typer.Option(
@@ -125,37 +113,21 @@ def retrieval(
     settings = preset.with_query_images(compared.query_images)
 
     from samekind.compute.memory import parse_bytes
-    from samekind.lfw.experiment import Experiment
     from samekind.lfw.retrieval.experiment import RetrievalExperiment
 
-    base = Experiment(
-        data.images,
-        data.protocol,
-        data.work,
-        settings.experiment,
-        families=parse_families(data.families),
-        store=data.store,
-        memory=memory,
-        n_jobs=running.jobs,
-        reporter=ShownProgress(not running.quiet),
-    )
     experiment = RetrievalExperiment(
-        base,
+        shared.experiment_on(data, settings.experiment, memory, running),
         settings,
         lmnn_python=None if limits.lmnn is None else _interpreter(limits.lmnn),
         lmnn_minutes=limits.lmnn_minutes,
         memory_limit=None if limits.memory_limit is None else parse_bytes(limits.memory_limit),
         samples=samples,
     )
-    with warnings.catch_warnings(record=True) as caught, interruptible(goes_on(data.work)):
-        warnings.simplefilter("always", UserWarning)
+    with shared.resumable(data.work) as said:
         findings = experiment.run(parts)
         result = _kept(experiment, findings)
-    result |= {
-        "warnings": list(dict.fromkeys(str(each.message) for each in caught)),
-        "total_seconds": round(time.perf_counter() - started, 1),
-    }
-    write_json(data.work / "results-retrieval.json", result)
+    result |= {"warnings": said, "total_seconds": round(time.perf_counter() - started, 1)}
+    shared.write_json(data.work / "results-retrieval.json", result)
     if running.json:
         say_json(result)
     else:

@@ -11,8 +11,9 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from samekind.estimators.use import as_learned_from
-from samekind.kernels.types import Array
+from samekind.kernels.types import Array, IntArray
 from samekind.lfw.experiment import Experiment
+from samekind.lfw.faces import Faces
 from samekind.lfw.protocol import Split, Subset, image_rows, read_view1
 from samekind.lfw.protocol_files import Image, People
 from samekind.lfw.retrieval.features import Features, Figures
@@ -140,7 +141,7 @@ class RetrievalExperiment:
         X = self.basis.transform(as_learned_from(self._faces.view, mirror), rows)
         at = {image: place for place, image in enumerate(images)}
 
-        def places(some: Sequence[Image]) -> Any:
+        def places(some: Sequence[Image]) -> IntArray:
             return np.array([at[image] for image in some])
 
         return Features.scaled(
@@ -162,7 +163,7 @@ class RetrievalExperiment:
         return SplitRun("retrieval", "Retrieval", self.split, ())
 
     @cached_property
-    def _faces(self) -> Any:
+    def _faces(self) -> Faces:
         return self.base.faces(self.cast.images)
 
     @cached_property
@@ -200,30 +201,32 @@ class RetrievalExperiment:
         return self._row(fit, features, neighbors=k, dims=features.n_features, n_samples=len(features.train))
 
     def _against_lmnn(self) -> tuple[dict[str, list[Row]], dict[str, Steps]]:
-        """Both learners in every cell of Table 4, from people with more images than target neighbours."""
-        settings, jobs = self.settings, self.base.n_jobs
+        """Both learners in every cell of Table 4; of the first cell, their metrics on the way."""
         cells: dict[str, list[Row]] = {"joint": [], "lmnn": []}
         steps: dict[str, Steps] = {}
-        for dims in [n for n in settings.dims if n <= self.features.n_features]:
+        for dims in [n for n in self.settings.dims if n <= self.features.n_features]:
             features = self.features.principal(dims)
-            for k in settings.lmnn_neighbors:
-                samples = partial(features.training_samples, more_than=k, most=settings.most_images)
-                y = samples()[1]
-                n_people = len(np.unique(y))
+            for k in self.settings.lmnn_neighbors:
                 for learner, rows in cells.items():
-                    first = not rows
-                    fit = (
-                        self._cell(f"table4-{dims}-{k}-{learner}", learner, samples, dims, k, first)
-                        if n_people > 1
-                        else Fit.failed(f"not run: {n_people} people with more than {k} images")
-                    )
-                    rows.append(self._row(fit, features, neighbors=k, dims=dims, n_samples=len(y), n_people=n_people))
-                    if first and fit.has_metric:
-                        errors = [features.figures(own, n_jobs=jobs).error.value for own in fit.components]
-                        steps[learner] = Steps(
-                            tuple(fit.iterations.tolist()), tuple(fit.seconds.tolist()), tuple(errors)
-                        )
+                    rows.append(self._compared(learner, features, k, first=not rows))
+                    if len(rows) == 1 and rows[0].fit.has_metric:
+                        steps[learner] = self._steps(rows[0].fit, features)
         return cells, steps
+
+    def _compared(self, learner: str, features: Features, k: int, first: bool) -> Row:
+        """From people with more images than target neighbours."""
+        samples = partial(features.training_samples, more_than=k, most=self.settings.most_images)
+        classes = samples()[1]
+        n_people, dims = len(np.unique(classes)), features.n_features
+        if n_people > 1:
+            fit = self._cell(f"table4-{dims}-{k}-{learner}", learner, samples, dims, k, path=first)
+        else:
+            fit = Fit.failed(f"not run: {n_people} people with more than {k} images")
+        return self._row(fit, features, neighbors=k, dims=dims, n_samples=len(classes), n_people=n_people)
+
+    def _steps(self, fit: Fit, features: Features) -> Steps:
+        errors = [features.figures(own, n_jobs=self.base.n_jobs).error.value for own in fit.components]
+        return Steps(tuple(fit.iterations.tolist()), tuple(fit.seconds.tolist()), tuple(errors))
 
     def _cell(
         self, name: str, learner: str, samples: Callable[[], Samples], dims: int, k: int, path: bool = False

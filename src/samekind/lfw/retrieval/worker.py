@@ -16,6 +16,7 @@ import os
 import resource
 import sys
 import time
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -144,13 +145,13 @@ def _fit(given: argparse.Namespace) -> None:
     once = {name: value for name, value in given.options.items() if name != "checkpoint"} | {"max_iter": 2}
     learn(X[few, :20], y[few], once | ({"n_components": 2} if given.options.get("n_components") else {}), Trace())
     trace, status = Trace(given.limit, given.path, shown=True), "finished"
-    before = _resident()
+    before = _reset_peak()
     try:
         learn(X, y, given.options, trace)
     except TimeIsUp:
         status = "cut off"
     seconds = trace.passed
-    peak = max(0.0, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _RSS_UNIT - before)
+    peak = max(0.0, _memory("VmHWM") - before)
     np.savez(
         given.result,
         components=trace.components,
@@ -162,16 +163,20 @@ def _fit(given: argparse.Namespace) -> None:
     )
 
 
-_RSS_UNIT = 1 if sys.platform == "darwin" else 1024
+def _reset_peak() -> float:
+    """Bytes that the process holds now; where the system can, its peak is set back to these."""
+    with suppress(OSError), open("/proc/self/clear_refs", "w") as file:
+        file.write("5")
+    return _memory("VmRSS")
 
 
-def _resident() -> float:
-    """Bytes that the process holds now, where the system tells; else what it held at most."""
-    try:
-        with open("/proc/self/statm") as file:
-            return int(file.read().split()[1]) * float(os.sysconf("SC_PAGE_SIZE"))
-    except OSError:
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * float(_RSS_UNIT)
+def _memory(field: str) -> float:
+    """Bytes, of the kernel's figures for this process; elsewhere than on Linux the peak since its start."""
+    with suppress(OSError), open("/proc/self/status") as file:
+        for line in file:
+            if line.startswith(f"{field}:"):
+                return int(line.split()[1]) * 1024.0
+    return float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 
 
 if __name__ == "__main__":
