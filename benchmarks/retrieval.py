@@ -32,7 +32,7 @@ LENGTHS = (50, 100, 150, 200)
 PAPERS_SAMPLES = 51_000
 QUICK = replace(
     PRESETS["quick"],
-    experiment=ExperimentSettings(60, FACES | {"max_groups": 6, "principal": 50, "joint__min_per_class": 2}),
+    experiment=ExperimentSettings(60, FACES | {"max_groups": 6, "principal": 50}),
     share=1 / 12,
     final_dims=(20, 50),
     lda_dims=(50,),

@@ -73,9 +73,7 @@ FACES = MANY_FACES | {
 
 PRESETS = {
     "quick": RetrievalSettings(
-        ExperimentSettings(
-            200, FACES | {"max_groups": 12, "principal": 100, "joint__anchors": 500, "joint__min_per_class": 2}
-        ),
+        ExperimentSettings(200, FACES | {"max_groups": 12, "principal": 100}),
         share=0.25,
         neighbors=(1, 5, None),
         dims=(50, 100),
