@@ -11,6 +11,7 @@ from samekind.cli.described import describe_store, reasons, say_store_lists, sto
 from samekind.cli.frontend import FrontEnd, FrontEndOptions
 from samekind.cli.options import LabelledImagesArgument, OnErrorOption, RunOptions, SeveralOption
 from samekind.cli.output import MOST_SHOWN, counting, duration, plural, say, say_error, say_facts, say_json, say_list
+from samekind.cli.progress import interruptible
 
 if TYPE_CHECKING:
     from samekind.store import DiskStore
@@ -64,7 +65,8 @@ def extract(
     else:
         extractor = front_end.extractor_of(DiskStore.open(store))
     run = {"tried": 0}
-    with counting("Describing pictures", shown=not running.quiet) as count:
+    again = "Files already written are whole; the same command, run again, goes on where it stopped."
+    with interruptible(again), counting("Describing pictures", shown=not running.quiet) as count:
 
         def progress(done: int, total: int) -> None:
             run["tried"] = done

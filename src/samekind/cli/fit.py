@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 FEWEST_LABELS = 2  # that can be distinguished
 MOST_TRIED = 8  # that are printed
 GOES_ON = "The same command goes on from the last round that was finished"
+NOT_KEPT = "No model was written. With --checkpoint DIR, a fit that is interrupted can be gone on with."
 
 
 def fit(
@@ -98,7 +99,7 @@ def fit(
     features: Any = with_roots(opened) if settings["roots"] and opened.front_end else opened
     with (
         warnings.catch_warnings(record=True) as caught,
-        interruptible(None if checkpoint is None else f"{GOES_ON}, kept in {checkpoint}."),
+        interruptible(NOT_KEPT if checkpoint is None else f"{GOES_ON}, kept in {checkpoint}."),
         fit_progress(not running.quiet) as listen,
     ):
         warnings.simplefilter("always", UserWarning)

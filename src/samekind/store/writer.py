@@ -17,7 +17,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from samekind.files import whole_file, write_whole
 from samekind.store.disk import DiskStore
-from samekind.store.manifest import MANIFEST, STORED, Family, Manifest, ShardRecord, StoreError, shard_file
+from samekind.store.manifest import (
+    MANIFEST,
+    MOST_SHARD_BYTES,
+    STORED,
+    Family,
+    Manifest,
+    ShardRecord,
+    StoreError,
+    shard_file,
+)
 
 MOST_SHARD_ROWS = 1024
 LOCK = ".lock"
@@ -35,7 +44,7 @@ class Shard(NamedTuple):
 
 def shard_rows_for(bytes_per_row: int, budget: int) -> int:
     """How many rows fit a budget of bytes: 1 to 1024."""
-    return max(1, min(MOST_SHARD_ROWS, budget // max(1, bytes_per_row)))
+    return max(1, min(MOST_SHARD_ROWS, min(budget, MOST_SHARD_BYTES) // max(1, bytes_per_row)))
 
 
 class StoreWriter:
@@ -224,11 +233,9 @@ def _write_array(path: Path, array: NDArray[np.float16]) -> str:
 
 
 def _check_new(asked: Manifest, images: Sequence[tuple[str, str]]) -> None:
-    names = [family.name for family in asked.families]
-    if not names or len(set(names)) < len(names):
-        raise ValueError(f"families={names}: give at least one, each with a name of its own.")
     if asked.shard_rows < 1:
         raise ValueError(f"shard_rows={asked.shard_rows}: a shard holds at least one image.")
+    asked.check_families()
     seen: set[str] = set()
     for image, _ in images:
         if image in seen:
