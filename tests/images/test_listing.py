@@ -159,7 +159,7 @@ def test_folders_that_link_to_each_other_are_listed_once(tmp_path):
 @pytest.mark.parametrize("name", ["list.csv", "pipe"])
 def test_a_pipe_is_not_waited_for(tmp_path, name):
     os.mkfifo(tmp_path / name)
-    with pytest.raises((OSError, ValueError), match="no plain file|neither a folder nor a CSV"):
+    with pytest.raises((OSError, ValueError), match=r"no plain file|neither a folder nor a CSV"):
         list_images(tmp_path / name, labelled=True)
 
 
