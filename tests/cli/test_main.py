@@ -169,11 +169,12 @@ class TestStatus:
         assert (b"Traceback" in result.stderr) == (status == 70)
         assert b"extract" not in result.stderr or status == 70
 
-    def test_when_nobody_reads_what_it_prints(self, tmp_path):
+    @pytest.mark.parametrize("said", ["print('same')", "module.say_facts([('Answer', 'same')])"])
+    def test_when_nobody_reads_what_it_prints(self, tmp_path, said):
         reading, writing = os.pipe()
         os.close(reading)
         with os.fdopen(writing, "wb") as pipe:
-            result = self.ended("print('same'); raise module.typer.Exit(1)", cwd=tmp_path, stdout=pipe)
+            result = self.ended(f"{said}; raise module.typer.Exit(1)", cwd=tmp_path, stdout=pipe)
         assert result.returncode == 141
         assert not result.stderr
 

@@ -200,8 +200,8 @@ class TestUnusable:
         ("content", "reason"),
         [
             (b"", "empty"),
-            (b"hello, I am text", "not a JPEG, PNG, PGM or PPM"),
-            (b"GIF89a" + bytes(100), "not a JPEG, PNG, PGM or PPM"),
+            (b"hello, I am text", "not a JPEG, PNG, PBM, PGM or PPM"),
+            (b"GIF89a" + bytes(100), "not a JPEG, PNG, PBM, PGM or PPM"),
             (b"\x89PNG\r\n\x1a\n" + bytes(50), "broken header"),
             (b"\xff\xd8\xff\xe0\x00\x10JFIF", "broken header"),
             (b"P5\n4 4\n255\n" + bytes(10), "10 of 16 bytes"),

@@ -1,6 +1,7 @@
 """A store on disk hands out what was written, and notices when it is no longer what was written."""
 
 import ast
+import hashlib
 import json
 import mmap
 import os
@@ -227,6 +228,72 @@ def test_a_changed_byte_is_found_and_the_file_named(folder):
     store = DiskStore.open(folder)
     with pytest.raises(StoreError, match=r"lbp-00003.npy is damaged: it was altered.*Delete shard-00003.json beside"):
         store.verify()
+
+
+def flip(path):
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+
+
+def put_nan(path):
+    """With the right checksum in the record beside it."""
+    array = np.load(path)
+    array[1, 2, 3] = np.nan
+    np.save(path, array)
+    record = path.with_name(f"shard-{path.stem[-5:]}.json")
+    sha256 = json.loads(record.read_text())["sha256"]
+    edited(record, sha256=sha256 | {"cov": hashlib.sha256(path.read_bytes()).hexdigest()})
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"), [(flip, "it was altered after it was written"), (put_nan, "it holds infinity or what is no")]
+)
+class TestTheFirstReadOfAFile:
+    def test_finds_what_was_altered(self, folder, spoil, message):
+        spoil(folder / "cov-00003.npy")
+        store = DiskStore.open(folder)
+        n = len(store) - 4
+        store.panel([0, 4], range(n - 4))  # of other shards
+        store.panel([4], range(len(store)))  # of the other family
+        for _ in range(2):
+            with pytest.raises(StoreError, match=rf"cov-00003.npy is damaged: {message}.*Delete shard-00003.json"):
+                store.panel([0], range(len(store)))
+
+    def test_may_be_told_not_to_look(self, folder, spoil, message):
+        spoil(folder / "cov-00003.npy")
+        store = DiskStore.open(folder, options=ReadOptions(verify=False))
+        assert store.panel([0], range(len(store))).shape == (len(store), 5)
+
+
+def test_a_file_is_verified_once(original, monkeypatch):
+    seen = []
+    monkeypatch.setattr("samekind.store.disk.array_problem", lambda path, sha256: seen.append(path.name))
+    store = DiskStore.open(original, 2, ReadOptions(most_maps=1, worth_threads=0))
+    for _ in range(3):
+        store.panel([0, 4], range(len(store)))
+    assert len(seen) == len(set(seen)) == 2 * len(store.records)
+
+
+@pytest.mark.parametrize("at", range(6, 128, 3))
+@pytest.mark.parametrize("value", [0, 10, 39, 40, 123, 255])
+def test_a_damaged_header_of_an_array_is_found_at_opening(folder, at, value):
+    path = folder / "cov-00003.npy"
+    content = bytearray(path.read_bytes())
+    if content[at] == value:
+        return
+    content[at] = value
+    path.write_bytes(content)
+    with pytest.raises(StoreError, match=r"cov-00003\.npy is damaged"):
+        DiskStore.open(folder)
+
+
+@pytest.mark.parametrize("name", ["cov-00003.npy", "shard-00003.json", "manifest.json"])
+def test_a_pipe_is_not_waited_for(folder, name):
+    (folder / name).unlink()
+    os.mkfifo(folder / name)
+    with pytest.raises(StoreError, match=r"no plain file|no manifest\.json"):
+        DiskStore.open(folder)
 
 
 def cut(path):

@@ -1,7 +1,9 @@
 """`samekind VERB ...`"""
 
 import inspect
+import logging
 import sys
+import warnings
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -86,6 +88,9 @@ def main() -> None:
 
 
 def _main() -> None:
+    # What Pillow has to say about odd pictures is for programmers; ours is in the reasons and remarks.
+    warnings.filterwarnings("ignore", module=r"PIL\b")
+    logging.getLogger("PIL").addHandler(logging.NullHandler())
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # a terminal that lacks a letter gets its number

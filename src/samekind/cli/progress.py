@@ -5,9 +5,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import typer
-from rich.console import Console
 
-from samekind.cli.output import SECONDS_PER_LINE, say_error
+from samekind.cli.output import SECONDS_PER_LINE, Console, say_error
 from samekind.cli.status import INTERRUPTED
 
 if TYPE_CHECKING:

@@ -25,7 +25,8 @@ def deep_png_pixels(data: bytes) -> NDArray[np.uint16]:
     pixels = cv2.imdecode(np.frombuffer(_bare(data), np.uint8), flags)
     if pixels is None or pixels.dtype != np.uint16:
         raise ValueError("opencv cannot decode it")
-    return pixels[..., ::-1] if pixels.ndim == 3 else pixels
+    values: NDArray[np.uint16] = np.asarray(pixels, np.uint16)
+    return values[..., ::-1] if values.ndim == 3 else values
 
 
 def _bare(data: bytes) -> bytes:

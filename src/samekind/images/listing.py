@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-SUFFIXES = (".jpg", ".jpeg", ".png", ".pgm", ".ppm")
+SUFFIXES = (".jpg", ".jpeg", ".png", ".pbm", ".pgm", ".ppm")
 
 _LAYOUT = (
     "Give a folder with one sub-folder of images per label, such as faces/Ann/1.jpg and faces/Bob/1.jpg, "

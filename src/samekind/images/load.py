@@ -76,7 +76,7 @@ class _Unusable(Exception):
 
 
 def load_image(path: str | os.PathLike[str], *, max_pixels: int = 100_000_000) -> LoadedImage:
-    """Read a JPEG, PNG, PGM or PPM file of any depth; `ImageError` if it cannot be used.
+    """Read a JPEG, PNG, PBM, PGM or PPM file of any depth, and no other; `ImageError` if it cannot be used.
 
     Colours become ITU-R 601 grey, transparency is ignored, EXIF orientation applied. The header is read first, so
     that a picture of more than ``max_pixels`` is refused before it takes memory. A JPEG whose data end early is used
@@ -146,7 +146,7 @@ def _kind(head: bytes) -> tuple[Callable[[bytes, int], LoadedImage], Callable[[A
         return _load_png, PngImageFile
     if re.match(rb"P[1-6][\s#]", head):
         return _load_netpbm, netpbm.read_header
-    raise _Unusable("is not a JPEG, PNG, PGM or PPM image; convert it to one of these")
+    raise _Unusable("is not a JPEG, PNG, PBM, PGM or PPM image; convert it to one of these")
 
 
 def _size(open_header: Callable[[Any], PillowFile | netpbm.Header], file: Any) -> tuple[int, int]:
@@ -347,7 +347,9 @@ def _from_colours(rgb: NDArray[Any], largest: int) -> Floats32:
     return np.minimum(grey, np.float32(1), out=grey)
 
 
-def _orientation(image: PillowFile) -> int:
+def _orientation(image: PillowFile | netpbm.Header) -> int:
+    if isinstance(image, netpbm.Header):
+        return 1
     try:
         return int(image.getexif().get(_ORIENTATION, 1))
     except Exception:  # broken notes of a camera are no reason to lose the picture

@@ -34,6 +34,14 @@ MOST_SHARD_BYTES = 1_000_000_000  # of descriptors; a shard is held in memory wh
 LONGEST_FILE = 500_000_000  # bytes of JSON
 MOST_NUMBERS = 1_000_000  # of a group
 LONGEST_NAME = 200  # of a family, which names files
+LONGEST_ARRAY_HEADER = 1024  # bytes
+# As NumPy writes it. Its own reader takes any expression of Python, and fails on broken ones in many ways.
+_ARRAY_HEADER = re.compile(
+    rb"\x93NUMPY\x01\x00..\{'descr': '([\x21-\x26\x28-\x7e]+)', 'fortran_order': (True|False), "
+    rb"'shape': \(([0-9, ]*)\), \} *\n",
+    re.DOTALL,
+)
+_NAMES_OF_TYPES = {"|O": "object", "<f2": "float16", "<f4": "float32", "<f8": "float64"}
 _FIELDS = ("format", "format_version", "samekind", "families", "front_end", "shard_rows", "images", "shards")
 
 _ADVICE = "Give a folder that `samekind extract` wrote, or copy this one again from where it came."
@@ -213,16 +221,21 @@ def read_record(folder: Path, number: int, shard: range, families: Sequence[Fami
 def _array_problem(path: Path, shape: tuple[int, int, int]) -> str | None:
     """What is wrong with an array's file, by its header and its length."""
     try:
+        if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would wait for a writer
+            return "it is no plain file"
         with path.open("rb") as file:
-            np.lib.format.read_magic(file)
-            found = np.lib.format.read_array_header_1_0(file)
-            length, expected = os.fstat(file.fileno()).st_size, file.tell() + math.prod(shape) * STORED.itemsize
+            start = file.read(LONGEST_ARRAY_HEADER)
+            length = os.fstat(file.fileno()).st_size
     except FileNotFoundError:
         return "it is missing"
-    except ValueError:
+    header = _ARRAY_HEADER.match(start)
+    if header is None or header.end() != 10 + int.from_bytes(start[8:10], "little"):
         return "it is no .npy file"
-    if found != (shape, False, STORED):
-        return f"it holds {found[2]} of shape {found[0]}, not {STORED} of shape {shape}"
+    kind, order, sides = (part.decode("ascii") for part in header.groups())
+    if (kind, order, sides) != (STORED.str, "False", ", ".join(map(str, shape))):
+        known = _NAMES_OF_TYPES.get(kind, kind)
+        return f"it holds {known} of shape ({sides}), not {STORED} of shape {shape}"
+    expected = header.end() + math.prod(shape) * STORED.itemsize
     return None if length == expected else f"it has {length:,} bytes instead of {expected:,}"
 
 
