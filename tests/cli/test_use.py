@@ -539,3 +539,15 @@ class TestInfo:
         assert "not a samekind store" in refused("info", home / "pictures")
         assert "not a samekind metric" in refused("info", home / "pictures/person 00/0.png")
         assert "Give a store (a folder) or a model (a file)" in refused("info", tmp_path / "nowhere")
+
+
+def test_verify_explains_its_answer(home, model, alike, tmp_path):
+    result = as_json("verify", model, *alike, "--explain", tmp_path / "why.png", "--threshold", 1e9)
+    explained = result["explanation"]
+    assert sum(each["term"] for each in explained["regions"]) == pytest.approx(result["distance"], rel=1e-3)
+    assert explained["threshold"] == 1e9
+    assert [each["group"] for each in explained["regions"]] != []
+    assert cv2.imread(str(tmp_path / "why.png")).shape[0] > 300
+    said = run("verify", model, *alike, "--explain", tmp_path / "again.png", "--threshold", 1e9)
+    assert "Same, even without the" in said.stdout.replace("\n", " ")
+    assert "no such folder" in refused("verify", model, *alike, "--explain", tmp_path / "none/why.png")

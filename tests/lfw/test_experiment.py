@@ -122,7 +122,7 @@ def test_the_papers_flip_free_distances_may_be_asked_for(lfw, tmp_path):
 
 def test_step_2_works_in_orthogonal_coordinates(lfw, tmp_path):
     """As in the paper its codes are linear in step 1's directions: U_dagger^T x."""
-    settings = small.settings(normalise_groups="none", weigh=0.0)
+    settings = small.settings(normalise_groups="none", weigh=0.0, compare_by="distance")
     replace(lfw.experiment, settings=settings, work=tmp_path, store=lfw.store, families=["cov"]).view1()
     first = Metric.load(tmp_path / "view1" / "step1-cov.safetensors").with_normalise("none")
     second = Metric.load(tmp_path / "view1" / "step2-cov.safetensors").with_normalise("none")

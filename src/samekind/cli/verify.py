@@ -1,5 +1,6 @@
 """`samekind verify`"""
 
+import io
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -8,13 +9,17 @@ import typer
 
 from samekind.cli.described import remarks
 from samekind.cli.options import JsonOption, LandmarksOption, ModelArgument, SeveralOption
-from samekind.cli.output import say_facts, say_json, say_list
+from samekind.cli.output import check_writable, say_facts, say_json, say_list
 from samekind.cli.pictures import encoder_of, landmarks_for
 
 if TYPE_CHECKING:
+    from samekind.images.align import Aligned
+    from samekind.kernels.types import Array
+    from samekind.model.encoder import Encoder
     from samekind.model.metric import Metric
 
 DIFFERENT = 1  # exit status
+SHOWN = 5  # regions of an explanation
 
 
 def verify(
@@ -33,6 +38,10 @@ def verify(
         float,
         typer.Option("--prior", help="Share of the pairs that are the same, before looking: for the probability."),
     ] = 0.5,
+    explain: Annotated[
+        Path | None,
+        typer.Option("--explain", metavar="PNG", help="Draw which regions speak for the same, and which against it."),
+    ] = None,
     landmarks: LandmarksOption = None,
     several: SeveralOption = "error",
     json: JsonOption = False,
@@ -46,20 +55,29 @@ def verify(
     The model's threshold is that of even odds. --far 1e-3 asks for one that calls a thousandth of different pairs the
     same; it is refused where the model was calibrated on too few labels for that.
 
+    --explain draws both pictures with the regions that speak for "same" and against it, the strongest first, and says
+    how many of them can be left out before the answer changes. What all regions add sums to the distance exactly.
+
     Example: samekind verify faces.safetensors anna.jpg unknown.jpg && echo "It is Anna."
 
     Example: samekind verify faces.safetensors anna.jpg unknown.jpg --far 1e-3
+
+    Example: samekind verify faces.safetensors anna.jpg unknown.jpg --explain why.png
     """
     from samekind.model.metric import Metric
 
     if far is not None and threshold is not None:
         raise ValueError("--far and --threshold both say where same ends: give one of them.")
+    if explain is not None:
+        check_writable(explain)
     metric = Metric.load(model)
     limit = _threshold(metric, threshold, far, model)
     points = landmarks_for(landmarks, {str(a): a, str(b): b})
     encoder = encoder_of(metric, landmarks=points, several=several)
-    encoded = encoder.encode_each([(a, str(a)), (b, str(b))])
-    distance = float(metric.code_distance(encoded.codes[:1], encoded.codes[1:])[0])
+    aligned = [encoder.aligned(each, str(each)) for each in (a, b)]
+    features = [encoder.describe(each) for each in aligned]
+    codes = encoder.codes(features)
+    distance = float(metric.code_distance(codes[:1], codes[1:])[0])
     same = distance <= limit
     calibration = metric.calibration
     result = {
@@ -72,8 +90,10 @@ def verify(
         "threshold": limit,
         "false_match_rate": _false_match_rate(metric, limit),
         "mirror": metric.mirror,
-        "notes": encoded.notes,
+        "notes": {str(path): each.notes for path, each in zip((a, b), aligned, strict=True) if each.notes},
     }
+    if explain is not None:
+        result["explanation"] = _explain(metric, encoder, aligned, features, limit, explain)
     if json:
         say_json(result)
     else:
@@ -96,6 +116,23 @@ def _threshold(metric: "Metric", given: float | None, far: float | None, model: 
     if math.isnan(limit):
         raise ValueError("--threshold is not a number: give a squared distance.")
     return limit
+
+
+def _explain(
+    metric: "Metric", encoder: "Encoder", aligned: "list[Aligned]", features: "list[Array]", limit: float, path: Path
+) -> dict[str, Any]:
+    """Draw it, and give it as JSON."""
+    from samekind.evaluation import ExplanationDisplay
+    from samekind.files import write_whole
+    from samekind.model.explanation import explain_features
+
+    made = explain_features(metric, features[0], features[1], limit, encoder.extractor.rectangles())
+    pictures = aligned[0].picture, aligned[1].picture
+    drawn = ExplanationDisplay(pictures, made, margin=encoder.extractor.frame.margin).plot()
+    file = io.BytesIO()
+    drawn.figure_.savefig(file, format="png", dpi=120)
+    write_whole(path, file.getvalue())
+    return made.to_json() | {"picture": str(path)}
 
 
 def _false_match_rate(metric: "Metric", threshold: float) -> float | None:
@@ -122,6 +159,11 @@ def _say_result(result: dict[str, Any], metric: "Metric") -> None:
             ("Threshold", f"{result['threshold']:.6g}{meaning}"),
         ]
     )
+    explanation = result.get("explanation")
+    if explanation is not None:
+        strongest = [f"{each['evidence']:+.4g}  {each['group']}" for each in explanation["regions"][:SHOWN]]
+        title = f"Why: + speaks for same, - against it; drawn in {explanation['picture']}"
+        say_list(title, [explanation["in_words"], *strongest])
     calibration = metric.calibration
     if calibration is not None:
         say_list("What this rests on", calibration.describe()[:2])

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         ConvergenceDisplay,
         CoverageDisplay,
         DistanceHistogramDisplay,
+        ExplanationDisplay,
         FoldsDisplay,
         RegionsDisplay,
         RocDisplay,
@@ -36,8 +37,13 @@ if TYPE_CHECKING:
     )
     from samekind.evaluation.evaluated import Evaluation
     from samekind.evaluation.evaluating import evaluate_codes
-    from samekind.evaluation.model_selection import ClassKFold, mean_average_precision_score, pair_auc_score
-    from samekind.evaluation.report import Section, Table, write_report
+    from samekind.evaluation.model_selection import (
+        ClassKFold,
+        mean_average_precision_score,
+        pair_auc_score,
+        true_match_rate_score,
+    )
+    from samekind.evaluation.report import Picture, PictureRow, Section, Table, write_report
 
 __all__ = [
     "CalibrationDisplay",
@@ -46,8 +52,11 @@ __all__ = [
     "CoverageDisplay",
     "DistanceHistogramDisplay",
     "Evaluation",
+    "ExplanationDisplay",
     "FoldsDisplay",
     "FoldsResult",
+    "Picture",
+    "PictureRow",
     "RankFigures",
     "Ranks",
     "RegionsDisplay",
@@ -76,20 +85,31 @@ __all__ = [
     "reliability",
     "retrieve",
     "roc_curve",
+    "true_match_rate_score",
     "verify",
     "verify_codes",
     "verify_folds",
     "write_report",
 ]
 
-_DISPLAYS = ("Calibration", "Convergence", "Coverage", "DistanceHistogram", "Folds", "Regions", "Roc", "Spectrum")
+_DISPLAYS = (
+    "Calibration",
+    "Convergence",
+    "Coverage",
+    "DistanceHistogram",
+    "Explanation",
+    "Folds",
+    "Regions",
+    "Roc",
+    "Spectrum",
+)
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
         "displays": [f"{name}Display" for name in _DISPLAYS],
         "evaluated": ["Evaluation"],
-        "model_selection": ["ClassKFold", "mean_average_precision_score", "pair_auc_score"],
-        "report": ["Section", "Table", "write_report"],
+        "model_selection": ["ClassKFold", "mean_average_precision_score", "pair_auc_score", "true_match_rate_score"],
+        "report": ["Picture", "PictureRow", "Section", "Table", "write_report"],
         "calibrating": ["calibrate"],
         "evaluating": ["evaluate_codes"],
         "_reliability": ["reliability"],

@@ -158,6 +158,20 @@ class Extractor:
             pairs.append(np.stack([both[:n].ravel(), part.family.mirrored(both[n:]).ravel()]))
         return np.hstack(pairs)
 
+    def rectangles(self) -> dict[str, tuple[float, float, float, float]]:
+        """Where each group, by its name in a store, lies in the crop: top, left, height, width, in pixels of the crop.
+
+        Groups of levels that show more than the crop may reach beyond it.
+        """
+        found = {}
+        for part in self.parts:
+            (width, height), scale = part.level.extent(self.frame), part.level.scale
+            across, down = (self.frame.width - width) // 2, (self.frame.height - height) // 2
+            for region, name in zip(part.regions.tolist(), part.group_names, strict=True):
+                top, left, tall, wide = (side / scale for side in region)
+                found[f"{part.name} {name}"] = (top + down, left + across, tall, wide)
+        return found
+
     def mirror_groups(self) -> IntArray:
         """For each group the number of the one that shows its mirror image, -1 where there is none: (n_groups,).
 

@@ -41,7 +41,11 @@ class Encoder:
 
     def features(self, image: Any, name: str) -> Array:
         """The selected columns of one picture, and of its mirror image where that counts: (1 or 2, n_columns)."""
-        return self._describe(self.align(picture_from(image, name), name))
+        return self.describe(self.aligned(image, name))
+
+    def aligned(self, image: Any, name: str) -> Aligned:
+        """The crop of one picture, a path or an array; `ImageError` where it cannot be used."""
+        return self.align(picture_from(image, name), name)
 
     def codes(self, features: Sequence[Array]) -> Array:
         """Codes (n, n_components), or (n, n_components + 1), of what `features` gave for n pictures."""
@@ -74,7 +78,7 @@ class Encoder:
         def features(picture: tuple[Any, str]) -> Array | None:
             image, name = picture
             try:
-                aligned = self.align(picture_from(image, name), name)
+                aligned = self.aligned(image, name)
             except ImageError as error:
                 if on_error == "fail":
                     raise
@@ -82,7 +86,7 @@ class Encoder:
                 return None
             if aligned.notes:
                 notes[name] = aligned.notes
-            return self._describe(aligned)
+            return self.describe(aligned)
 
         codes = [np.empty((0, self.n_components + (self.mirror == "distances")), np.float32)]
         with ThreadPool(n_jobs) as pool:
@@ -96,7 +100,8 @@ class Encoder:
                     codes.append(self.codes(kept))
         return Encoded(np.concatenate(codes), skipped, notes)
 
-    def _describe(self, aligned: Aligned) -> Array:
+    def describe(self, aligned: Aligned) -> Array:
+        """What `features` gives, of a picture that the aligner made."""
         if self.mirror == "none":
             return self.extractor.features(aligned.picture)[np.newaxis]
         return self.extractor.features_and_mirrored(aligned.picture)

@@ -44,6 +44,7 @@ from samekind.schema import checked_record
 if TYPE_CHECKING:
     from samekind.images.extractor import Extractor
     from samekind.model.encoder import Encoder
+    from samekind.model.explanation import Explanation
 
 Attribute: TypeAlias = str | int | float | bool | list[Any] | dict[str, Any] | None
 
@@ -344,6 +345,31 @@ class Metric:
         if u.ndim != 1 or u.shape != v.shape:
             raise ValueError(f"a and b must be two vectors of one length, but have shapes {u.shape}, {v.shape}.")
         return float(self.pair_distance(np.stack([u, v])[np.newaxis])[0])
+
+    def explain(
+        self,
+        a: Any,
+        b: Any,
+        *,
+        threshold: float | None = None,
+        landmarks: Any = None,
+        several: Literal["error", "largest"] = "error",
+    ) -> Explanation:
+        """What each chosen group adds to the squared distance of two things, and how it speaks for "same" or against.
+
+        `a` and `b` are vectors, as `distance` takes them, or pictures, as `encode` takes them, with its other
+        parameters. The terms of all groups sum to the distance (`samekind.model.explanation`). `threshold` takes the
+        place of the metric's own.
+        """
+        from samekind.model.explanation import explain_features
+
+        if all(isinstance(each, np.ndarray | list | tuple) and np.ndim(each) == 1 for each in (a, b)):
+            u, v = self.basis.select(np.atleast_2d(finite_floats(a, "a")), "a"), finite_floats(b, "b")
+            return explain_features(self, u, self.basis.select(np.atleast_2d(v), "b"), threshold)
+        encoder = self.encoder(landmarks=landmarks, several=several)
+        names = (str(each) if isinstance(each, str | os.PathLike) else str(at) for at, each in enumerate((a, b)))
+        features = [encoder.features(each, name) for each, name in zip((a, b), names, strict=True)]
+        return explain_features(self, features[0], features[1], threshold, encoder.extractor.rectangles())
 
     def get_metric(self) -> Callable[[ArrayLike, ArrayLike], float]:
         """The squared distance as a picklable function of two vectors."""

@@ -5,6 +5,7 @@ as `figure_`, to be shown by a notebook or saved with `figure_.savefig`.
 """
 
 from samekind.evaluation.displays.calibration import CalibrationDisplay
+from samekind.evaluation.displays.explanation import ExplanationDisplay
 from samekind.evaluation.displays.figures import figure_svg
 from samekind.evaluation.displays.learning import ConvergenceDisplay, SpectrumDisplay
 from samekind.evaluation.displays.regions import CoverageDisplay, RegionsDisplay
@@ -15,6 +16,7 @@ __all__ = [
     "ConvergenceDisplay",
     "CoverageDisplay",
     "DistanceHistogramDisplay",
+    "ExplanationDisplay",
     "FoldsDisplay",
     "RegionsDisplay",
     "RocDisplay",
