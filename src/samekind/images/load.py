@@ -225,7 +225,7 @@ def _sound_rows(with_filler: bytes, pixels: Floats32) -> int:
         for rows, part in _strips(image):
             differ = np.flatnonzero((part != pixels[rows]).any(axis=1))
             if differ.size:
-                return rows.start + int(differ[0])
+                return int(rows.start + differ[0])
     except MemoryError:
         raise
     except Exception:  # then it has nothing to say
