@@ -34,8 +34,8 @@ def extract(
     """Compute the descriptors of labelled pictures into a store, for `samekind fit`.
 
     Pictures (JPEG, PNG, PBM, PGM, PPM) stand in a folder per label, such as faces/Ann/1.jpg and faces/Bob/1.jpg, or in
-    a CSV with the columns file and label. Each is brought to one crop, and described region by region. Files that cannot
-    be used are reported, each with its reason.
+    a CSV with the columns file and label. Each is brought to one crop, and described region by region. Files that
+    cannot be used are reported, each with its reason.
 
     The same command run again goes on where it was interrupted, and adds pictures that are new; what the store was made
     with need not be repeated. Files that were skipped are tried again with --retry.
