@@ -33,6 +33,7 @@ from samekind.schema import (
 
 # What an extractor may ask for. The descriptors of one picture take up to 900 bytes for each pixel of a crop.
 MOST_PIXELS = 400_000  # of a crop, at each level
+MOST_PIXELS_IN_ALL = 4_000_000  # of the crops that all families see
 MOST_FAMILIES = 32
 MOST_REGIONS = 200_000  # of all families together
 LARGEST_RADIUS = 9
@@ -84,6 +85,10 @@ def check_regions(frame: Frame, parts: Sequence[tuple[Level, IntArray]]) -> None
                 f"A crop of {crop.width} x {crop.height} pixels is too large: at most {MOST_PIXELS:,} are described. "
                 "Choose a smaller one, or a smaller scale."
             )
+    if sum(crops[level].width * crops[level].height for level, _ in parts) > MOST_PIXELS_IN_ALL:
+        raise ValueError(
+            f"{len(parts)} families see more than {MOST_PIXELS_IN_ALL:,} pixels together. Choose fewer, or smaller crops."
+        )
     _check_margin(frame, set(levels))
     total = sum(len(regions) for _, regions in parts)
     if total > MOST_REGIONS:
