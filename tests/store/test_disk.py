@@ -272,7 +272,7 @@ def test_a_file_is_verified_once(original, monkeypatch):
     store = DiskStore.open(original, 2, ReadOptions(most_maps=1, worth_threads=0))
     for _ in range(3):
         store.panel([0, 4], range(len(store)))
-    assert len(seen) == len(set(seen)) == 2 * len(store.records)
+    assert len(seen) == len(set(seen)) == 2 * sum(bool(record.rows) for record in store.records.values())
 
 
 @pytest.mark.parametrize("at", range(6, 128, 3))

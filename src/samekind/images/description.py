@@ -87,7 +87,8 @@ def check_regions(frame: Frame, parts: Sequence[tuple[Level, IntArray]]) -> None
             )
     if sum(crops[level].width * crops[level].height for level, _ in parts) > MOST_PIXELS_IN_ALL:
         raise ValueError(
-            f"{len(parts)} families see more than {MOST_PIXELS_IN_ALL:,} pixels together. Choose fewer, or smaller crops."
+            f"{len(parts)} families see more than {MOST_PIXELS_IN_ALL:,} pixels together. Choose fewer, or smaller "
+            "crops."
         )
     _check_margin(frame, set(levels))
     total = sum(len(regions) for _, regions in parts)
