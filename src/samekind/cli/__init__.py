@@ -5,7 +5,8 @@ retrieval
             the verbs: options in, a call of the library, results out
 options     options that several verbs share, and how their texts are read
 output      what is printed: results on stdout, progress and errors on stderr
-progress    progress of a fit, and what is said when it is interrupted (fit, experiments)
+status      the exit status of every command
+progress    progress of a fit, and what is said when it is interrupted
 experiments what the paper's experiments share (lfw, retrieval)
 pictures    pictures to codes with a model (verify, encode, index, search, evaluate)
 frontend    how pictures become descriptors (extract)

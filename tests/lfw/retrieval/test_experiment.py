@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from samekind import Metric
-from samekind.lfw.retrieval.experiment import USUAL, discriminants
+from samekind.lfw.retrieval.experiment import USUAL, by_variance, discriminants
 from samekind.lfw.retrieval.report import write_retrieval_report
 from samekind.lfw.retrieval.tables import as_json, dimensions_table, figure4_table, table3, table4, trace_table
 from tests.lfw import small
@@ -53,7 +53,12 @@ def test_codes_of_several_lengths_are_cut_from_one_solution(retrieval):
     lda = discriminants(features.principal(4))
     assert curves["LDA, 4 principal features"].figures[0] == features.principal(4).figures(lda[:2], n_jobs=1)
     whole = retrieval.findings.neighbors[1].fit.metric
-    assert curves["joint"].figures[0] == features.principal(10).figures(whole[:2], n_jobs=1)
+    assert curves["joint, by eigenvalue"].figures[0] == features.principal(10).figures(whole[:2], n_jobs=1)
+    turned = by_variance(whole, features.principal(10))
+    np.testing.assert_allclose(turned.T @ turned, whole.T @ whole, atol=1e-5)
+    variances = (features.principal(10).X[features.train] @ turned.T).var(axis=0)
+    assert (np.diff(variances) <= 1e-6).all()
+    assert curves["joint"].figures[0] == features.principal(10).figures(turned[:2], n_jobs=1)
     assert len(dimensions_table(retrieval.findings).rows) == sum(len(curve.lengths) for curve in curves.values())
 
 

@@ -66,7 +66,7 @@ FACES = MANY_FACES | {
     "compare_by": "distance",
     "normalise": "none",
     "n_components": None,
-    "principal": 400,
+    "principal": 200,
     "joint__ridge": 1.0,
     "joint__beta": 1e6,
 }
