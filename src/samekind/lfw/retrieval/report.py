@@ -111,9 +111,9 @@ def _dimensions(findings: Findings) -> Iterator[Section]:
     yield Section(
         "Final dimensions",
         "As the right of the paper's Figure 3: codes of several lengths, the leading directions of one solution each. "
-        "All learn on the same features of step 1; LDA is given several numbers of principal features. The paper keeps the "
-        "eigenvectors of a joint metric with the largest eigenvalues (by eigenvalue); otherwise the directions are kept "
-        "along which codes of training images vary most.",
+        "All learn on the same features of step 1; LDA is given several numbers of principal features. The paper keeps "
+        "the eigenvectors of a joint metric with the largest eigenvalues (by eigenvalue); otherwise the directions are "
+        "kept along which codes of training images vary most.",
         dimensions_table(findings),
         figure=LinesDisplay(drawn, "numbers in a code", MAP_QL).plot().figure_ if drawn else None,
         caption=f"{MAP_QL} by the length of codes.",
