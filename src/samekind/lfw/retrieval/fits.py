@@ -23,6 +23,8 @@ from samekind.lfw.retrieval.worker import OUT_OF_MEMORY
 
 WORKER = Path(__file__).with_name("worker.py")
 
+UNLIMITED = 1e9  # minutes
+
 Samples = tuple[Array, IntArray]
 
 
@@ -92,11 +94,11 @@ class Fits:
         """The fit of this name, made where it is not there yet, or was cut off and has more time now."""
         if learner == "lmnn" and self.lmnn_python is None:
             return Fit.failed("not run: give --lmnn, an interpreter that has metric-learn")
-        known = self._known(name)
-        if known is None or (known["status"] != "finished" and minutes > known["minutes"]):
+        known, given = self._known(name), min(minutes, UNLIMITED)
+        if known is None or (known["status"] != "finished" and given > known["minutes"]):
             made_with = dict(options) | ({"checkpoint": str(self.folder / f"{name}.checkpoint")} if resumable else {})
             status = self._run(name, learner, samples(), made_with, title, minutes, path)
-            known = {"status": status, "minutes": min(minutes, 1e9), "options": dict(options)}
+            known = {"status": status, "minutes": given, "options": dict(options)}
             write_whole(self.folder / f"{name}.json", json.dumps(known) + "\n")
             shutil.rmtree(self.folder / f"{name}.checkpoint", ignore_errors=True)
         file = self.folder / f"{name}.npz"
