@@ -22,6 +22,7 @@ from samekind.cli.lfw import lfw
 from samekind.cli.options import with_groups
 from samekind.cli.output import say_error
 from samekind.cli.search import search
+from samekind.cli.serve import serve
 from samekind.cli.verify import verify
 
 CANNOT = 2  # exit status, as of wrong usage; 1 is an answer (`verify`: different)
@@ -55,7 +56,7 @@ app = typer.Typer(
     cls=Verbs,
     name="samekind",
     help="Learn, from labelled examples, when two things are of the same kind.",
-    epilog="From pictures to an answer: extract, fit, then verify, encode or evaluate, or index and search. "
+    epilog="From pictures to an answer: extract, fit, then verify, encode or evaluate, or index, search and serve. "
     "`samekind VERB --help` explains each.",
     no_args_is_help=True,
     add_completion=False,
@@ -68,7 +69,7 @@ def _help(verb: Callable[..., None]) -> str:
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in inspect.cleandoc(verb.__doc__ or "").split("\n\n"))
 
 
-for verb in (extract, fit, verify, encode, index, search, evaluate, info, demo, lfw):
+for verb in (extract, fit, verify, encode, index, search, serve, evaluate, info, demo, lfw):
     app.command(help=_help(verb))(with_groups(verb))
 
 gallery = typer.Typer(
