@@ -147,3 +147,9 @@ def test_export_import_and_copy(home, gallery, tmp_path):
 def test_a_folder_that_is_no_gallery(tmp_path):
     for verb in ("info", "compact", "check"):
         assert "is not a gallery" in refused("gallery", verb, tmp_path)
+
+
+def test_index_keeps_thumbnails_where_asked_to(home, tmp_path):
+    as_json("index", home / "model", home / "pictures" / "person 00", tmp_path / "g", "--quiet", "--thumbnails")
+    with Gallery.open(tmp_path / "g", read_only=True) as opened:
+        assert all(opened.thumbnail(record.id).startswith(b"\x89PNG") for record in opened.find())
