@@ -153,3 +153,26 @@ def test_index_keeps_thumbnails_where_asked_to(home, tmp_path):
     as_json("index", home / "model", home / "pictures" / "person 00", tmp_path / "g", "--quiet", "--thumbnails")
     with Gallery.open(tmp_path / "g", read_only=True) as opened:
         assert all(opened.thumbnail(record.id).startswith(b"\x89PNG") for record in opened.find())
+
+
+def test_doctor_finds_a_copy_and_a_wrong_label_and_shows_pictures(home, tmp_path):
+    shutil.copytree(home / "pictures", tmp_path / "album")
+    shutil.copy(tmp_path / "album/person 03/1.png", tmp_path / "album/person 03/copy.png")
+    run("index", home / "model", tmp_path / "album", tmp_path / "g", "--quiet")
+    found = as_json("gallery", "doctor", tmp_path / "g", "--report", tmp_path / "page.html", "--quiet", status=1)
+    assert [record["name"] for record in found["duplicates"][0]["records"]] == ["person 03/1.png", "person 03/copy.png"]
+    page = (tmp_path / "page.html").read_text()
+    assert page.count("data:image/png;base64,") >= 2
+    assert "person 03/copy.png" in page
+    shutil.rmtree(tmp_path / "album")
+    result = run("gallery", "doctor", tmp_path / "g", "--report", tmp_path / "page.html", "--quiet")
+    assert result.exit_code == 1
+    assert "Likely duplicates (" in result.stdout
+    assert "data:image" not in (tmp_path / "page.html").read_text()
+
+
+def test_doctor_of_a_gallery_without_findings_and_with_wrong_options(gallery):
+    run("gallery", "remove", gallery, *range(4, 41))
+    found = as_json("gallery", "doctor", gallery, "--wrong", 1e-6, "--duplicate", 1e-9, "--quiet")
+    assert not any(found["counts"].values())
+    assert "share of labels" in refused("gallery", "doctor", gallery, "--wrong", 0.7)

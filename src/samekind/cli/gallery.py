@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from samekind.cli.doctor import doctor
 from samekind.cli.options import JsonOption, QuietOption
 from samekind.cli.output import MOST_SHOWN, amount, counting, duration, plural, say_facts, say_json, say_list
 
@@ -211,4 +212,5 @@ VERBS: dict[str, Callable[..., None]] = {
     "compact": compact,
     "check": check,
     "copy": copy,
+    "doctor": doctor,
 }

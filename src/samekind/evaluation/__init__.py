@@ -37,8 +37,13 @@ if TYPE_CHECKING:
     )
     from samekind.evaluation.evaluated import Evaluation
     from samekind.evaluation.evaluating import evaluate_codes
-    from samekind.evaluation.model_selection import ClassKFold, mean_average_precision_score, pair_auc_score
-    from samekind.evaluation.report import Section, Table, write_report
+    from samekind.evaluation.model_selection import (
+        ClassKFold,
+        mean_average_precision_score,
+        pair_auc_score,
+        true_match_rate_score,
+    )
+    from samekind.evaluation.report import Picture, PictureRow, Section, Table, write_report
 
 __all__ = [
     "CalibrationDisplay",
@@ -50,6 +55,8 @@ __all__ = [
     "ExplanationDisplay",
     "FoldsDisplay",
     "FoldsResult",
+    "Picture",
+    "PictureRow",
     "RankFigures",
     "Ranks",
     "RegionsDisplay",
@@ -78,6 +85,7 @@ __all__ = [
     "reliability",
     "retrieve",
     "roc_curve",
+    "true_match_rate_score",
     "verify",
     "verify_codes",
     "verify_folds",
@@ -100,8 +108,8 @@ __getattr__, __dir__ = lazy_names(
     {
         "displays": [f"{name}Display" for name in _DISPLAYS],
         "evaluated": ["Evaluation"],
-        "model_selection": ["ClassKFold", "mean_average_precision_score", "pair_auc_score"],
-        "report": ["Section", "Table", "write_report"],
+        "model_selection": ["ClassKFold", "mean_average_precision_score", "pair_auc_score", "true_match_rate_score"],
+        "report": ["Picture", "PictureRow", "Section", "Table", "write_report"],
         "calibrating": ["calibrate"],
         "evaluating": ["evaluate_codes"],
         "_reliability": ["reliability"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import re
 from collections.abc import Iterable, Sequence
@@ -42,15 +43,38 @@ class Table:
         return [[_cell_text(cell) for cell in row] for row in self.rows]
 
 
+@dataclass(frozen=True)
+class Picture:
+    """A picture as the bytes of a PNG or JPEG file, or None where there is none to show; and what it shows."""
+
+    content: bytes | None
+    caption: str
+
+    @property
+    def address(self) -> str:
+        """A link that holds the picture itself."""
+        kind = "jpeg" if self.content and self.content.startswith(b"\xff\xd8") else "png"
+        return f"data:image/{kind};base64,{base64.b64encode(self.content or b'').decode()}"
+
+
+@dataclass(frozen=True)
+class PictureRow:
+    """Pictures side by side under a line of text."""
+
+    text: str
+    pictures: Sequence[Picture]
+
+
 @dataclass(frozen=True, eq=False)
 class Section:
-    """Text (blank lines part paragraphs), a table, and a figure, of which `caption` says what it shows."""
+    """Text (blank lines part paragraphs), a table, rows of pictures, and a figure with its `caption` in words."""
 
     heading: str
     text: str = ""
     table: Table | None = None
     figure: Figure | None = None
     caption: str = ""
+    rows: Sequence[PictureRow] = ()
 
     def __post_init__(self) -> None:
         if self.figure is not None and not self.caption.strip():

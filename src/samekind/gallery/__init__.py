@@ -9,6 +9,7 @@
     checksums, verifying   of runs of rows, compared when a file is first read whole
     search        the k nearest of a view (`samekind.kernels.nearest` has the bound and its proof)
     compaction, checking, transfer, reencoding   what maintenance does
+    doctor        likely mistakes among the entries, from all pairs of codes (`pairs`)
 
 Order of a write: rows to the files, fsync, then one commit of the database, which states that they exist. Order of an
 erasure: one commit that takes rows from their records and lists them, then they are overwritten, then the list goes.

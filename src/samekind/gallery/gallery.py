@@ -37,10 +37,12 @@ from samekind.gallery.records import (
 from samekind.gallery.verifying import Checksum, DamagedBlock, unverified, verify_blocks
 from samekind.gallery.view import PLACE_BITS, View, open_segment, read_states, same_segments
 from samekind.gallery.writing import Place, Writer, by_segment
+from samekind.model.calibration import Calibration
 from samekind.model.metric import Metric
 
 if TYPE_CHECKING:
     from samekind.gallery.checking import CheckReport
+    from samekind.gallery.doctor import Diagnosis
     from samekind.gallery.reencoding import Comparison, Reencoding
 
 Prepared = TypeVar("Prepared")
@@ -173,6 +175,11 @@ class Gallery:
     def fingerprint(self) -> str:
         """Of the model in use."""
         return self._model(self._state().model)[1]
+
+    @property
+    def form(self) -> CodeForm:
+        """How codes are compared."""
+        return self._form()
 
     @property
     def length(self) -> int:
@@ -417,6 +424,28 @@ class Gallery:
         from samekind.gallery.reencoding import abandon
 
         abandon(self)
+
+    def doctor(
+        self,
+        *,
+        calibration: Calibration | None = None,
+        wrong: float = 0.02,
+        duplicate: float = 0.05,
+        most: int = 100,
+        n_jobs: int | None = None,
+        progress: Progress = no_progress,
+    ) -> Diagnosis:
+        """Likely duplicates, labels that look like one or like several, and outliers, by distances of all pairs.
+
+        `wrong` is the share of labels that is expected to be wrong, `duplicate` the share of the mean squared distance
+        up to which two codes count as duplicates; `most` findings of each kind are returned. The calibration is the
+        model's own, unless another is given.
+        """
+        from samekind.gallery.doctor import examine
+
+        return examine(
+            self, calibration=calibration, wrong=wrong, duplicate=duplicate, most=most, n_jobs=n_jobs, progress=progress
+        )
 
     def n_erased_rows(self) -> int:
         """Rows that are overwritten and still take space, until `compact`."""

@@ -280,3 +280,61 @@ def nearest_in_products(
                 computed += 1
                 limit = distances[i, last]
     return computed
+
+
+@compiled_exactly
+def pairs_in_products(
+    products: Any,
+    first: Any,
+    second: Any,
+    start: Any,
+    vectors: Any,
+    offsets: Any,
+    norms: Any,
+    limit: Any,
+    error: Any,
+    parents: Any,
+    pairs: Any,
+    distances: Any,
+) -> Any:
+    """Pairs i < j with `||u_i - u_j||^2 + s_i + s_j <= limit`, from float32 products of a tile.
+
+    `products` (m, n) are <u_i, u_j> of rows from `first` and from `second` on; `norms` are ||u||^2, and `error` covers
+    what a product may be off, as in `nearest_in_products`. `parents` (n_rows,), where not empty, is a union-find
+    forest: pairs that are connected by others are left out. Fills `pairs` (most, 2) and `distances` from row `start` of
+    the tile on, as long as a whole row fits in; returns the row to go on from, and how many pairs there are.
+    """
+    m, n = products.shape
+    lanes, lower, found = np.empty(8), np.empty(n), 0
+    for i in range(start, m):
+        if found + n > len(pairs):
+            return i, found
+        a = first + i
+        spread = 2.0 * error * np.sqrt(norms[a]) * (1 + _ROUNDING)
+        base = norms[a] + offsets[a]
+        slack = _ROUNDING * (norms[a] + abs(offsets[a])) + 2.0**-100
+        for j in range(n):
+            b = second + j
+            twice = 2.0 * np.float64(products[i, j])
+            tiny = slack + _ROUNDING * (norms[b] + abs(offsets[b]) + abs(twice))
+            bound = base + norms[b] + offsets[b] - twice - spread * np.sqrt(norms[b]) - tiny
+            lower[j] = bound if abs(twice) < np.inf else -np.inf
+        for j in range(max(0, a + 1 - second), n):
+            b = second + j
+            if lower[j] <= limit and (len(parents) == 0 or _root(parents, a) != _root(parents, b)):
+                distance = _distance(vectors, b, vectors[a], lanes) + offsets[a] + offsets[b]
+                if distance <= limit:
+                    pairs[found, 0], pairs[found, 1], distances[found] = a, b, distance
+                    found += 1
+                    if len(parents):
+                        parents[_root(parents, b)] = _root(parents, a)
+    return m, found
+
+
+@compiled_exactly
+def _root(parents: Any, at: Any) -> Any:
+    """The root of a union-find tree, whose paths are halved on the way."""
+    while parents[at] != at:
+        parents[at] = parents[parents[at]]
+        at = parents[at]
+    return at

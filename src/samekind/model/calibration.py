@@ -107,7 +107,7 @@ class Calibration:
         d = np.asarray(distances, dtype=np.float64)
         if np.isnan(d).any():
             raise ValueError("distances hold NaN. Leave those pairs out first.")
-        odds = self._log_odds(d) + math.log(prior / (1 - prior))
+        odds = self.log_odds_at(d) + math.log(prior / (1 - prior))
         return np.asarray(np.exp(-np.logaddexp(0, -odds)))
 
     @property
@@ -185,7 +185,9 @@ class Calibration:
             _check_keys(point, OperatingPoint, "An operating point")
         return cls(**{**mapping, "thresholds": tuple(OperatingPoint(**point) for point in points)})
 
-    def _log_odds(self, d: FloatArray) -> FloatArray:
+    def log_odds_at(self, distances: ArrayLike) -> FloatArray:
+        """log P(same) / P(other) of squared distances, for equally likely kinds; linear beyond the knots."""
+        d = np.asarray(distances, np.float64)
         knots, values = np.array(self.distances), np.array(self.log_odds)
         odds = np.interp(d, knots, values)
         if len(knots) > 1:
