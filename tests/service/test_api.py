@@ -127,6 +127,30 @@ def test_an_entry_is_added_found_and_erased(changing, own):
         assert len(gallery) == 30
 
 
+def test_labels_are_changed(changing, own):
+    assert changing.post("/api/relabel", json={"ids": [1, 2], "label": "X"}).json() == {"ids": [1, 2], "label": "X"}
+    assert changing.get("/api/entries/1").json()["label"] == "X"
+    renamed = changing.post("/api/rename", json={"old": "person 03", "new": "person 04"}).json()
+    assert len(renamed["ids"]) == 3
+    refusal(changing.post("/api/rename", json={"old": "person 03", "new": "x"}), 404, "no_such_label")
+    refusal(changing.post("/api/relabel", json={"ids": [1, 999], "label": "Y"}), 404, "no_such_entry")
+    refusal(changing.post("/api/relabel", json={"ids": [True], "label": "Y"}), 400, "bad_request")
+    with Gallery.open(own.gallery, read_only=True) as gallery:
+        assert gallery.labels()["person 04"] == 6
+        assert gallery.record(1).label == "X"  # nothing of a call that names an unknown entry
+
+
+def test_doctor_is_the_python_call(changing, own):
+    (picture,) = names(changing, own, (0, 0))
+    added = changing.post("/api/entries", json={"picture": picture, "label": "person 00"}).json()
+    found = changing.post("/api/doctor", json={}).json()
+    with Gallery.open(own.gallery, read_only=True) as gallery:
+        expected = gallery.doctor().to_json()
+    assert found["counts"] == expected["counts"]
+    assert added["id"] in [record["id"] for each in found["duplicates"] for record in each["records"]]
+    assert "source" not in json.dumps(found)
+
+
 def test_a_picture_is_kept_as_its_crop(client, home):
     made = sent(client, home.picture(0, 0))
     assert (made["width"], made["height"], made["faces"], made["notes"]) == (44, 60, 1, [])
@@ -406,7 +430,7 @@ JSON = st.recursive(
 KEYS = st.sampled_from(
     ["a", "b", "picture", "face", "a_face", "k", "labels", "far", "prior", "label", "name", "note", "x"]
 )
-POSTS = ["/api/verify", "/api/explain", "/api/search", "/api/entries", "/session"]
+POSTS = ["/api/relabel", "/api/rename", "/api/verify", "/api/explain", "/api/search", "/api/entries", "/session"]
 
 
 @settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -41,6 +41,8 @@ def test_every_reference_leads_somewhere():
 def test_schemathesis_finds_nothing(own):
     schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not installed")
 
+    from schemathesis.specs.openapi.checks import positive_data_acceptance
+
     app = create_app(Engine(own.metric, Gallery.open(own.gallery)), Tokens(TOKEN), ["testserver", *LOOPBACK])
     headers = {"Authorization": f"Bearer {TOKEN}"}
     schema = schemathesis.openapi.from_asgi("/api/openapi.json", app, headers=headers)
@@ -49,8 +51,11 @@ def test_schemathesis_finds_nothing(own):
         operation = found.ok()
         n_operations += 1
 
-        def ask(case):
-            case.call_and_validate(headers=headers)
+        # No schema can say which bytes are a picture that is large enough.
+        excluded = [positive_data_acceptance] if operation.path == "/api/pictures" else []
+
+        def ask(case, excluded=excluded):
+            case.call_and_validate(headers=headers, excluded_checks=excluded)
 
         checked = given(case=operation.as_strategy())(ask)
         settings(
@@ -60,4 +65,4 @@ def test_schemathesis_finds_nothing(own):
             phases=[Phase.explicit, Phase.generate],
             suppress_health_check=list(HealthCheck),
         )(checked)()
-    assert n_operations == 10
+    assert n_operations == 13

@@ -186,6 +186,30 @@ def test_an_entry_is_added_and_erased(changing, visit, own):
     look(page, "removed")
 
 
+def test_findings_of_the_doctor_are_confirmed_or_dismissed(changing, visit, own):
+    page = visit(changing)
+    find(page, own.picture(0, 0))
+    page.get_by_label("Label").fill("person 00")
+    page.get_by_role("button", name="Add this picture").click()
+    page.locator("#served").filter(has_text="31 entries").wait_for()
+    page.get_by_role("tab", name="Look for mistakes").click()
+    page.get_by_role("button", name="Look through the gallery").click()
+    twice = page.locator(".finding").filter(has_text="entry 31").filter(has_text="twice?")
+    twice.wait_for()
+    look(page, "mistakes")
+    n = page.locator(".finding").count()
+    twice.get_by_role("button", name="Keep the first, erase the others").click()
+    page.locator("#served").filter(has_text="30 entries").wait_for()
+    assert "Done: keep the first" in page.locator("#corrected").inner_text()
+    assert page.locator(".finding").count() == n - 1
+    with Gallery.open(own.gallery, read_only=True) as gallery:
+        assert len(gallery) == 30
+    page.locator(".finding").first.get_by_role("button", name="Dismiss").click()
+    assert page.locator(".finding").count() == n - 2
+    page.get_by_role("button", name="Look through the gallery").click()
+    page.wait_for_function("(n) => document.querySelectorAll('.finding').length === n", arg=n - 2)
+
+
 def test_a_file_that_is_no_picture_is_explained(service, visit, tmp_path, home):
     page = visit(service)
     (tmp_path / "notes.txt").write_text("These are notes.")
@@ -269,7 +293,7 @@ def test_without_a_gallery_the_page_says_how_to_make_one(home, visit):
     with running(Engine(home.metric)) as service:
         page = visit(service)
         page.get_by_role("tab", name="Find in the gallery").click()
-        assert "samekind index" in page.locator("#no-gallery").inner_text()
+        assert "samekind index" in page.locator("#find .no-gallery").inner_text()
         assert page.locator("[data-slot=query] .drop").is_hidden()
         look(page, "no-gallery")
 

@@ -30,7 +30,7 @@ from samekind.threads import effective_threads
 
 MOST_JSON = 64_000  # bytes
 LONG_PIXELS = 1_000_000  # larger pictures wait for each other, not for small ones
-MOST_HITS, MOST_LABELS = 100, 100
+MOST_HITS, MOST_LABELS, MOST_RELABELLED = 100, 100, 500
 PICTURE_NAME, LABEL, NOTE = 40, 200, 2000  # characters
 PAGE = {"/": "page.html", "/page.css": "page.css", "/page.js": "page.js", "/icon.svg": "icon.svg"}
 TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
@@ -57,10 +57,12 @@ class Api:
         self.short = Lane("short", effective_threads(None), limits.waiting)
         self.long = Lane("long", max(1, effective_threads(None) // 2), limits.waiting_long)
         self.writes = Lane("writes", 1, limits.waiting_long)
+        self.examining = Lane("doctor", 1, 0)
         self.quick = Lane("quick", 2, limits.waiting)  # what takes a millisecond or two, and never waits for a picture
 
     def close(self) -> None:
-        for lane in (self.short, self.long, self.writes, self.quick):
+        self.engine.ending = True
+        for lane in (self.short, self.long, self.writes, self.examining, self.quick):
             lane.close()
 
     async def page(self, request: Request) -> Response:
@@ -150,6 +152,23 @@ class Api:
         _no_query(request)
         return JSONResponse(await self.writes.run(self.engine.remove, parse_id(request.path_params["id"])))
 
+    async def relabel(self, request: Request) -> Response:
+        fields = await self._fields(request)
+        ids, label = fields.ids("ids", most=MOST_RELABELLED), fields.needed_text("label", most=LABEL)
+        fields.done()
+        return JSONResponse(await self.writes.run(self.engine.relabel, ids, label))
+
+    async def rename(self, request: Request) -> Response:
+        fields = await self._fields(request)
+        old, new = fields.needed_text("old", most=LABEL), fields.needed_text("new", most=LABEL)
+        fields.done()
+        return JSONResponse(await self.writes.run(self.engine.rename, old, new))
+
+    async def doctor(self, request: Request) -> Response:
+        fields = await self._fields(request)
+        fields.done()
+        return JSONResponse(await self.examining.run(self.engine.doctor))
+
     async def thumbnail(self, request: Request) -> Response:
         _no_query(request)
         picture = await self.quick.run(self.engine.thumbnail, parse_id(request.path_params["id"]))
@@ -200,6 +219,9 @@ def create_app(
             Route("/api/entries", api.add_entry, methods=["POST"]),
             Route("/api/entries/{id}", api.entry, methods=["GET"]),
             Route("/api/entries/{id}", api.remove_entry, methods=["DELETE"]),
+            Route("/api/relabel", api.relabel, methods=["POST"]),
+            Route("/api/rename", api.rename, methods=["POST"]),
+            Route("/api/doctor", api.doctor, methods=["POST"]),
             Route("/api/entries/{id}/thumbnail", api.thumbnail, methods=["GET"]),
         ],
         middleware=[Middleware(Guard, tokens=tokens, hosts=hosts, cookie=cookie)],

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from samekind.model.metric import Metric
 
 MOST_TIMINGS = 500  # of each kind, the last ones
+MOST_EXAMINED, MOST_FINDINGS = 20_000, 30  # entries, and findings of each kind, of the doctor
 
 
 class Chosen(NamedTuple):
@@ -47,6 +48,7 @@ class Engine:
     ) -> None:
         needs_points = metric.extractor is not None and metric.extractor.get("alignment") == "landmarks"
         self.metric, self.gallery = metric, gallery
+        self.ending = False  # what takes long looks at it
         self.encoder = metric.encoder(landmarks={} if needs_points else None)
         self.max_pixels = max_pixels
         self.pictures = Pictures(picture_bytes)
@@ -99,9 +101,7 @@ class Engine:
             face, threshold = self._face(chosen), self._threshold(far)
             answer = gallery.search(face.code, k, label=labels, n_jobs=1)
             found = search_answer(answer, self.metric, threshold, prior)
-        for hit in found["hits"]:
-            del hit["source"]  # a path of this machine is nobody's business
-        return found
+        return _without_sources(found)
 
     def add(
         self, chosen: Chosen, *, label: str | None = None, name: str | None = None, note: str | None = None
@@ -127,12 +127,48 @@ class Engine:
             "in_words": removal.describe(),
         }
 
+    def relabel(self, ids: Sequence[int], label: str) -> dict[str, Any]:
+        """Another label for some entries."""
+        gallery = self._needed_gallery()
+        for id in ids:
+            self.entry(id)
+        with self._timed("relabel"):
+            for id in ids:
+                gallery.replace(id, label=label)
+        return {"ids": list(ids), "label": label}
+
+    def rename(self, old: str, new: str) -> dict[str, Any]:
+        """Another label for all entries of a label."""
+        ids = [record.id for record in self._needed_gallery().find(label=old)]
+        if not ids:
+            raise Refusal(404, "no_such_label", "No entry has this label.")
+        return self.relabel(ids, new)
+
+    def doctor(self) -> dict[str, Any]:
+        """The findings of `samekind gallery doctor`; ends early when the service does."""
+        gallery = self._needed_gallery()
+        n = len(gallery)
+        if n > MOST_EXAMINED:
+            raise Refusal(
+                422,
+                "too_many_entries",
+                f"{n:,} entries take long to compare with each other, and at most {MOST_EXAMINED:,} are compared here: "
+                "run `samekind gallery doctor`.",
+            )
+        with self._timed("doctor"):
+            found = gallery.doctor(n_jobs=1, most=MOST_FINDINGS, progress=self._go_on).to_json()
+        return _without_sources(found)
+
+    def _go_on(self, done: int, total: int) -> None:
+        if self.ending:
+            raise Refusal(503, "ending", "The service is ending.")
+
     def entry(self, id: int) -> dict[str, Any]:
         try:
             record = self._needed_gallery().record(id)
         except GalleryError as error:
             raise Refusal(404, "no_such_entry", f"There is no entry {id}.") from error
-        return {name: value for name, value in record.to_json().items() if name != "source"}
+        return _without_sources(record.to_json())
 
     def thumbnail(self, id: int) -> bytes:
         picture = self._needed_gallery().thumbnail(id)
@@ -218,3 +254,14 @@ class Engine:
 def describe_picture(picture: Picture) -> dict[str, Any]:
     notes = list(dict.fromkeys(note for face in picture.faces for note in face.aligned.notes))
     return {"width": picture.width, "height": picture.height, "faces": len(picture.faces), "notes": notes}
+
+
+def _without_sources(content: dict[str, Any]) -> dict[str, Any]:
+    """The same without the paths of records: those of this machine are nobody's business."""
+
+    def cleaned(value: Any) -> Any:
+        if isinstance(value, dict):
+            return _without_sources(value)
+        return [cleaned(each) for each in value] if isinstance(value, list) else value
+
+    return {name: cleaned(value) for name, value in content.items() if name != "source"}

@@ -77,6 +77,12 @@ class Fields:
         checked = [Fields({name: value}).text(name, most=longest, required=True) for value in values]
         return [value for value in checked if value is not None]
 
+    def ids(self, name: str, *, most: int) -> list[int]:
+        values = self._left.pop(name, None)
+        if not isinstance(values, list) or not 1 <= len(values) <= most:
+            raise bad_request(f"{name} must be a list of 1 to {most} whole numbers.")
+        return [Fields({name: value}).whole(name, default=0, low=1, high=LARGEST_ID) for value in values]
+
     def done(self) -> None:
         if self._left:
             raise bad_request(f"There is no field {next(iter(self._left))[:40]!r} here.")

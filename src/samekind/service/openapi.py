@@ -33,6 +33,8 @@ def description(upload_bytes: int, most_hits: int, most_faces: int) -> Schema:
         "prior": prior,
     }
     entry = {"picture": picture, "face": face, "label": label, "name": label, "note": {**label, "maxLength": 2000}}
+    ids = {"type": "array", "minItems": 1, "maxItems": 500, "items": _ID}
+    text = {"type": "string", "minLength": 1, "maxLength": 200}
     upload = {
         "required": True,
         "description": f"The bytes of a JPEG, PNG, PGM or PPM file, at most {upload_bytes:,}.",
@@ -74,6 +76,17 @@ def description(upload_bytes: int, most_hits: int, most_faces: int) -> Schema:
             "get": _call("An entry", 200, "Entry", parameters=[_in_path("id", _ID)]),
             "delete": _call("Erase an entry", 200, "Removal", parameters=[_in_path("id", _ID)]),
         },
+        "/api/relabel": {
+            "post": _call(
+                "Another label for entries", 200, "Relabelled", body=_json({"ids": ids, "label": text}, "ids", "label")
+            )
+        },
+        "/api/rename": {
+            "post": _call(
+                "Another name for a label", 200, "Relabelled", body=_json({"old": text, "new": text}, "old", "new")
+            )
+        },
+        "/api/doctor": {"post": _call("What looks wrong in the gallery", 200, "Diagnosis", body=_json({}))},
         "/api/entries/{id}/thumbnail": {"get": _call("Its picture", 200, None, parameters=[_in_path("id", _ID)])},
     }
     return {
@@ -104,6 +117,7 @@ _WORDS = {
     413: "Too large",
     415: "Not of the type that is taken here",
     422: "The picture, face or rate cannot be used",
+    503: "The service is ending",
     429: "Busy: try again after Retry-After seconds",
 }
 
@@ -205,6 +219,17 @@ _SCHEMAS: Schema = {
     ),
     "Entry": _object(_ENTRY),
     "Removal": _object({"ids": _list(_ID), "rows": _WHOLE, "journal": {"type": "boolean"}, "in_words": _list(_TEXT)}),
+    "Relabelled": _object({"ids": _list(_ID), "label": _TEXT}),
+    "Diagnosis": _object(
+        {
+            "records": _WHOLE,
+            "labels": _WHOLE,
+            "counts": {"type": "object"},
+            **{kind: _list({"type": "object"}) for kind in ("duplicates", "same", "mixed", "outliers")},
+            "not_split": _list(_TEXT),
+        },
+        more=True,
+    ),
     "Info": _object(
         {
             "samekind": _TEXT,

@@ -340,10 +340,17 @@ async function search() {
   }
 }
 
+const calledBy = (entry) => entry.label || entry.name || `entry ${entry.id}`;
+
+function thumbnailOf(entry) {
+  const image = make("img", { src: `/api/entries/${entry.id}/thumbnail`, alt: `Entry ${calledBy(entry)}`, loading: "lazy" });
+  image.addEventListener("error", () => image.replaceWith(make("div", { class: "no-picture" }, "no thumbnail")));
+  return image;
+}
+
 function hit(entry) {
-  const called = entry.label || entry.name || `entry ${entry.id}`;
-  const thumbnail = make("img", { src: `/api/entries/${entry.id}/thumbnail`, alt: `Entry ${called}`, loading: "lazy" });
-  thumbnail.addEventListener("error", () => thumbnail.replaceWith(make("div", { class: "no-picture" }, "no thumbnail")));
+  const called = calledBy(entry);
+  const thumbnail = thumbnailOf(entry);
   let sure = false;
   const remove = make("button", { type: "button", "aria-label": `Remove ${called}, entry ${entry.id}`, onclick: async () => {
     if (!sure) {
@@ -380,6 +387,74 @@ async function addEntry(event) {
   search();
 }
 
+/** What the doctor found, each with what to do about it. */
+async function examine() {
+  const button = $("examine");
+  button.disabled = true;
+  $("findings").replaceChildren(make("p", { class: "quiet" }, "Comparing all entries …"));
+  try {
+    const found = await call("POST", "/api/doctor", { json: {} });
+    const shown = findingsOf(found).filter((each) => !localStorage.getItem(each.key));
+    const none = "Nothing looks wrong, or all of it was dismissed.";
+    $("findings").replaceChildren(...(shown.length ? shown.map(finding) : [make("p", {}, none)]));
+  } catch (error) {
+    $("findings").replaceChildren(make("p", { class: "notice" }, error.message));
+  }
+  button.disabled = false;
+}
+
+function findingsOf({ duplicates, same, mixed, outliers }) {
+  const ids = (records) => records.map((record) => record.id);
+  const relabel = (records, label) => call("POST", "/api/relabel", { json: { ids: ids(records), label } });
+  const remove = async (records) => { for (const id of ids(records)) await call("DELETE", `/api/entries/${id}`); };
+  const made = [];
+  for (const { records } of duplicates) {
+    made.push({ title: "The same picture twice?", records, confirm: [["Keep the first, erase the others", () => remove(records.slice(1))]] });
+  }
+  for (const { labels, sizes, nearest } of same) {
+    const [kept, given] = sizes[0] < sizes[1] ? [labels[1], labels[0]] : labels;
+    made.push({ title: `One kind under two labels: ${labels.join(" and ")}?`, records: nearest,
+      confirm: [[`Label all of them ${kept}`, () => call("POST", "/api/rename", { json: { old: given, new: kept } })]] });
+  }
+  for (const { label, groups } of mixed) {
+    const others = groups.slice(1);
+    made.push({ title: `Several kinds under the label ${label}?`, records: groups.map((group) => group[0]),
+      confirm: [["Label the smaller groups anew", async () => { for (const [place, group] of others.entries()) await relabel(group, `${label} (${place + 2})`); }]] });
+  }
+  for (const { record, nearest } of outliers) {
+    const choices = nearest?.label && nearest.label !== record.label ? [[`Label it ${nearest.label}`, () => relabel([record], nearest.label)]] : [];
+    made.push({ title: `Does this belong to ${calledBy(record)}?`, records: nearest ? [record, nearest] : [record],
+      confirm: [...choices, ["Erase it", () => remove([record])]] });
+  }
+  return made.map((each) => ({ ...each, key: `dismissed ${info.gallery.name} ${each.title} ${ids(each.records)}` }));
+}
+
+function finding({ title, records, confirm, key }) {
+  const done = (message) => {
+    $("corrected").replaceChildren(make("p", {}, message));
+    box.remove();
+    $("examine").focus();
+    refreshFigures();
+  };
+  const choices = confirm.map(([words, act]) => make("button", { type: "button", onclick: async (event) => {
+    event.target.disabled = true;
+    try {
+      await act();
+      done(`Done: ${words.toLowerCase()}.`);
+    } catch (error) {
+      done(error.message);
+    }
+  } }, words));
+  const dismiss = make("button", { type: "button", onclick: () => {
+    localStorage.setItem(key, "yes");
+    done("Dismissed: it will not be shown again in this browser.");
+  } }, "Dismiss");
+  const box = make("article", { class: "finding" }, make("h3", {}, title),
+    make("ul", {}, ...records.map((record) => make("li", {}, thumbnailOf(record), make("span", {}, `${calledBy(record)}, entry ${record.id}`)))),
+    make("div", { class: "buttons" }, ...choices, dismiss));
+  return box;
+}
+
 function selectTab(name, focus = false) {
   for (const tab of document.querySelectorAll("[role=tab]")) {
     const selected = tab.getAttribute("aria-controls") === name;
@@ -403,8 +478,8 @@ async function refreshFigures() {
   const took = Object.entries(timings).map(([kind, { median }]) => `${kind} ${median} ms`);
   $("figures").textContent = `samekind ${info.samekind}, ${model.n_regions} regions, codes of ${model.n_components} numbers.` +
     (took.length ? ` Median times: ${took.join(", ")}.` : "");
-  $("no-gallery").hidden = Boolean(gallery);
-  $("searching").hidden = !gallery;
+  for (const notice of document.querySelectorAll(".no-gallery")) notice.hidden = Boolean(gallery);
+  for (const part of document.querySelectorAll(".with-gallery")) part.hidden = !gallery;
 }
 
 function showSignIn() {
@@ -441,6 +516,7 @@ $("sign-in-form").addEventListener("submit", async (event) => {
   }
 });
 $("retry").addEventListener("click", () => start());
+$("examine").addEventListener("click", examine);
 $("add-form").addEventListener("submit", addEntry);
 for (const tab of document.querySelectorAll("[role=tab]")) {
   tab.addEventListener("click", () => selectTab(tab.getAttribute("aria-controls")));
