@@ -59,7 +59,7 @@ def test_schemathesis_finds_nothing(own):
 
         checked = given(case=operation.as_strategy())(ask)
         settings(
-            max_examples=25,
+            max_examples=12,
             deadline=None,
             derandomize=True,
             phases=[Phase.explicit, Phase.generate],
