@@ -406,6 +406,8 @@ def test_a_full_lane_refuses_at_once_and_goes_on():
             await lane.run(work)
         going.set()
         assert await second == 7
+        with pytest.raises(Refusal, match="ending"):
+            await first
         assert await lane.run(lambda: 8) == 8
 
     asyncio.run(run())

@@ -37,6 +37,13 @@ def test_every_reference_leads_somewhere():
         assert reference.removeprefix("#/components/schemas/") in made["components"]["schemas"]
 
 
+def asking(headers, excluded):
+    def ask(case):
+        case.call_and_validate(headers=headers, excluded_checks=excluded)
+
+    return ask
+
+
 @pytest.mark.slow
 def test_schemathesis_finds_nothing(own):
     schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not installed")
@@ -53,11 +60,7 @@ def test_schemathesis_finds_nothing(own):
 
         # No schema can say which bytes are a picture that is large enough.
         excluded = [positive_data_acceptance] if operation.path == "/api/pictures" else []
-
-        def ask(case, excluded=excluded):
-            case.call_and_validate(headers=headers, excluded_checks=excluded)
-
-        checked = given(case=operation.as_strategy())(ask)
+        checked = given(case=operation.as_strategy())(asking(headers, excluded))
         settings(
             max_examples=12,
             deadline=None,

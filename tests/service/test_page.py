@@ -47,7 +47,7 @@ def visit(browser):
         context = browser.new_context(**options)
         contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(60_000)
+        page.set_default_timeout(240_000)  # a busy machine is slow, not wrong
         page.problems, page.addresses = [], []
         page.on("pageerror", lambda error: page.problems.append(str(error)))
         page.on("console", lambda said: page.problems.append(said.text) if "Content Security" in said.text else None)

@@ -17,7 +17,7 @@ from samekind.images.align import Aligned
 from samekind.model.explanation import explain_features
 from samekind.service.answers import search_answer, threshold_of, verify_answer
 from samekind.service.distribution import pair_distribution
-from samekind.service.errors import Refusal
+from samekind.service.errors import Refusal, ending
 from samekind.service.pictures import THUMBNAIL, Face, Picture, Pictures, read_picture
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ class Engine:
 
     def _go_on(self, done: int, total: int) -> None:
         if self.ending:
-            raise Refusal(503, "ending", "The service is ending.")
+            raise ending()
 
     def entry(self, id: int) -> dict[str, Any]:
         try:

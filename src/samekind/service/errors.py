@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class Refusal(Exception):
-    """A request that is answered with a status of 4xx, a code for programs and a sentence for people."""
+    """A request that is answered with a status of 4xx (or 503), a code for programs and a sentence for people."""
 
     def __init__(self, status: int, code: str, message: str, *, headers: dict[str, str] | None = None) -> None:
         super().__init__(message)
@@ -19,3 +19,7 @@ def busy() -> Refusal:
     return Refusal(
         429, "busy", "The service is busy: try again in a second.", headers={"Retry-After": "1"}
     )  # fmt: skip
+
+
+def ending() -> Refusal:
+    return Refusal(503, "ending", "The service is ending.")

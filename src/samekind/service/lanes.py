@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from samekind.service.errors import busy
+from samekind.service.errors import busy, ending
 from samekind.threads import Workers
 
 Result = TypeVar("Result")
@@ -31,7 +31,10 @@ class Lane:
             raise
         # Given back when the work ends, not when a client that waited for it goes away.
         future.add_done_callback(lambda _: self._places.release())
-        return await asyncio.wrap_future(future)
+        try:
+            return await asyncio.wrap_future(future)
+        except asyncio.CancelledError as error:  # the service ends, and has waited long enough
+            raise ending() from error
 
     def close(self) -> None:
         """Wait for the work under way."""

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
+from types import FrameType
 
 from samekind.service.engine import Engine
 from samekind.threads import single_threaded_blas
@@ -30,6 +31,7 @@ def listening_socket(host: str, port: int) -> socket.socket:
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         bound.bind((host, port))
+        bound.listen(BACKLOG)  # whoever opens the link at once waits, and is not refused
     except OSError as error:
         bound.close()
         raise OSError(
@@ -71,8 +73,14 @@ def serve(
     )
     shown = f"[{host}]" if ":" in host else "127.0.0.1" if host == "0.0.0.0" else host
     ready(f"http://{shown}:{port}/?link={tokens.link}", tokens.api)
+
+    class Server(uvicorn.Server):
+        def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+            engine.ending = True  # what takes long ends early
+            super().handle_exit(sig, frame)
+
     with single_threaded_blas(), _signals_end_quietly():
-        uvicorn.Server(config).run(sockets=[bound])
+        Server(config).run(sockets=[bound])
 
 
 @contextmanager
