@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         true_match_rate_score,
     )
     from samekind.evaluation.report import Picture, PictureRow, Section, Table, write_report
+    from samekind.evaluation.retrieving import RetrievalEvaluation, evaluate_retrieval
 
 __all__ = [
     "CalibrationDisplay",
@@ -60,6 +61,7 @@ __all__ = [
     "RankFigures",
     "Ranks",
     "RegionsDisplay",
+    "RetrievalEvaluation",
     "RetrievalResult",
     "RocCurve",
     "RocDisplay",
@@ -73,6 +75,7 @@ __all__ = [
     "compare_folds",
     "count_ranks",
     "evaluate_codes",
+    "evaluate_retrieval",
     "flip_free_codes",
     "flip_free_distances",
     "flip_free_queries",
@@ -112,6 +115,7 @@ __getattr__, __dir__ = lazy_names(
         "report": ["Picture", "PictureRow", "Section", "Table", "write_report"],
         "calibrating": ["calibrate"],
         "evaluating": ["evaluate_codes"],
+        "retrieving": ["RetrievalEvaluation", "evaluate_retrieval"],
         "_reliability": ["reliability"],
     },
 )
