@@ -7,10 +7,9 @@ from shutil import which
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from samekind.cli.options import JobsOption, QuietOption
-from samekind.cli.output import say_table
+from samekind.cli.output import Console, say_table
 
 
 def demo(

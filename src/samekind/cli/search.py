@@ -65,11 +65,10 @@ def search(
 
 
 def _say_result(result: dict[str, Any]) -> None:
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    from samekind.cli.output import on_one_line
+    from samekind.cli.output import Console, on_one_line
 
     table = Table()
     for column in ("", "id", "label", "name", "distance", "probability"):
