@@ -40,10 +40,12 @@ QUICK = replace(
 
 
 def best(findings: Findings, length: int, figure: str) -> dict[str, float]:
-    """Of joint learning and of the best other at a length; plain features have theirs."""
+    """Of joint learning and of the best other at a length; plain features, and a metric of lower rank, have theirs."""
     found = {"joint": float("nan"), "other": float("-inf")}
     for curve in findings.curves:
         lengths = [length] if curve.name == "Euclidean" else curve.lengths
+        if curve.name == "joint" and lengths[-1] < length:
+            lengths = (*lengths[:-1], length)
         for own, figures in zip(lengths, curve.figures, strict=True):
             if own == length and not curve.name.startswith("joint,"):
                 value = getattr(figures, figure).value

@@ -282,7 +282,9 @@ class RetrievalExperiment:
         return [*curves, Curve("Euclidean", (whole.n_features,), (plain,))]
 
     def _curve(self, name: str, features: Features, components: Array) -> Curve:
-        lengths = tuple(n for n in self.settings.final_dims if n <= len(components))
+        """A joint metric has a rank of its own, which is the last of its lengths."""
+        rank = [len(components)] if name.startswith("joint") else []
+        lengths = tuple(sorted({*(n for n in self.settings.final_dims if n <= len(components)), *rank}))
         figures = tuple(features.figures(components[:n], n_jobs=self.base.n_jobs) for n in lengths)
         return Curve(name, lengths, figures)
 
