@@ -22,7 +22,7 @@ with atheris.instrument_imports(include=["samekind.schema", "samekind.model", *R
     from tests.fuzz.models import Models
     from tests.fuzz.pictures import Pictures
     from tests.fuzz.room import REFUSALS, warm_up
-from tests.model.files import sealed
+    from tests.model.files import sealed
 
 KINDS = {"models": Models, "pictures": Pictures}
 
