@@ -196,8 +196,8 @@ def main() -> None:
     made_parser.add_argument("--fuzzed", type=int, help="how many wrong requests")
     given = made_parser.parse_args()
     report = Report("serve")
-    # Memory for the two pictures that each client has under way.
-    n_codes, seconds, n_clients, memory = (20_000, 10, 50, "8MB") if given.quick else (100_000, 60, 200, "32MB")
+    # Memory for twice the two pictures that each client has under way: the others send theirs meanwhile.
+    n_codes, seconds, n_clients, memory = (20_000, 10, 50, "16MB") if given.quick else (100_000, 60, 200, "64MB")
     n_fuzzed = given.fuzzed or (1_500 if given.quick else 100_000)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)

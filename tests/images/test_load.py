@@ -325,6 +325,22 @@ class TestDamaged:
         _try(tmp_path / "b.png", (tmp_path / "a.png").read_bytes()[:-200])
         assert capfd.readouterr() == ("", "")
 
+    def test_a_jpeg_that_ends_where_a_marker_begins(self, tmp_path):
+        data = _jpeg_bytes()
+        scan = data.index(b"\xff\xda")
+        assert isinstance(_try(tmp_path / "a.jpg", data[: scan + 1]), ImageError)
+
+    @pytest.mark.parametrize("place", [26, 27, 28])
+    def test_a_broken_header_of_a_deep_png_is_silent(self, tmp_path, capfd, place):
+        """Compression, filter or interlacing that there is none of: libpng would complain on stderr."""
+        cv2.imwrite(str(tmp_path / "a.png"), _random((5, 7, 3), 65535).astype(np.uint16))
+        data = (tmp_path / "a.png").read_bytes()
+        header = bytearray(data[16:29])
+        header[place - 16] = 7
+        result = _try(tmp_path / "b.png", data[:8] + _chunk(b"IHDR", bytes(header)) + data[33:])
+        assert isinstance(result, ImageError)
+        assert capfd.readouterr() == ("", "")
+
     @given(data=st.data())
     def test_changed_bytes_never_crash(self, tmp_path_factory, data):
         kind = data.draw(st.sampled_from(["JPEG", "PNG", "PPM"]))

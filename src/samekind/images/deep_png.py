@@ -56,7 +56,9 @@ def _chunk(name: bytes, content: bytes) -> bytes:
 
 def _raw_bytes(header: bytes) -> int:
     """Of all rows, each with its filter; a pass without columns has no rows."""
-    width, height, depth, kind, _, _, interlaced = struct.unpack(">IIBBBBB", header)
+    width, height, depth, kind, compression, filtering, interlaced = struct.unpack(">IIBBBBB", header)
+    if depth != 16 or kind not in _CHANNELS or (compression, filtering) != (0, 0) or interlaced > 1:
+        raise ValueError("its header is broken")
     passes = _PASSES if interlaced else ((0, 0, 1, 1),)
     total = 0
     for left, top, across, down in passes:

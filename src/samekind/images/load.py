@@ -275,7 +275,7 @@ def _with_filler(data: bytes, ends: Sequence[int]) -> bytes:
 def _data_ends(data: bytes) -> Sequence[int]:
     """Where entropy-coded data end: at each restart marker, and at the marker after each scan."""
     ends, scans, most, at = array("q"), 0, 0, 2
-    while data[at : at + 1] == b"\xff" and data[at : at + 2] != _END_OF_IMAGE:
+    while data[at : at + 1] == b"\xff" and len(data) > at + 1 and data[at : at + 2] != _END_OF_IMAGE:
         kind = data[at + 1]
         if kind in _FRAME_MARKERS:
             most = _MOST_SCANS * (1 + _blocks(data[at + 5 : at + 9]))
