@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from samekind.gallery import Gallery, GalleryError, layout
+from samekind.gallery.folder import FolderGallery
 from tests.gallery.cases import LENGTH, SMALL, check_holds, codes_of
 
 ROOT = Path(__file__).parents[2]
@@ -127,7 +128,7 @@ def test_a_full_database_changes_nothing(gallery):
 
 def test_an_erasure_that_was_interrupted_is_completed_by_the_next_writer(gallery, monkeypatch):
     ids = gallery.add(codes_of(range(30)), label="a").tolist()
-    monkeypatch.setattr(Gallery, "_finish_erasing", lambda self: False)
+    monkeypatch.setattr(FolderGallery, "_finish_erasing", lambda self: False)
     assert not gallery.remove(ids[3:5]).journal
     expected = {at: (number, "a") for number, at in enumerate(ids) if number not in (3, 4)}
     check_holds(gallery, expected)  # not found, although the rows are still there

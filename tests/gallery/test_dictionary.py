@@ -17,11 +17,15 @@ labels = st.sampled_from(["a", "b", None])
 class GalleryMachine(RuleBasedStateMachine):
     ids = Bundle("ids")
 
+    def place(self):
+        self.folder = Path(tempfile.mkdtemp())
+        return self.folder / "g"
+
     @initialize()
     def start(self):
-        self.folder = Path(tempfile.mkdtemp())
-        self.gallery = Gallery.create(self.folder / "g", length=LENGTH, layout=SMALL)
-        self.reader = Gallery.open(self.folder / "g", read_only=True)
+        self.address = self.place()
+        self.gallery = Gallery.create(self.address, length=LENGTH, layout=SMALL)
+        self.reader = Gallery.open(self.address, read_only=True)
         self.expected = {}
         self.gone = []
         self.next = 0

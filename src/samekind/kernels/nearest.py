@@ -291,13 +291,13 @@ def pairs_in_products(
     vectors: Any,
     offsets: Any,
     norms: Any,
-    limit: Any,
+    limits: Any,
     error: Any,
     parents: Any,
     pairs: Any,
     distances: Any,
 ) -> Any:
-    """Pairs i < j with `||u_i - u_j||^2 + s_i + s_j <= limit`, from float32 products of a tile.
+    """Pairs i < j with `||u_i - u_j||^2 + s_i + s_j <= min(limits_i, limits_j)`, from float32 products of a tile.
 
     `products` (m, n) are <u_i, u_j> of rows from `first` and from `second` on; `norms` are ||u||^2, and `error` covers
     what a product may be off, as in `nearest_in_products`. `parents` (n_rows,), where not empty, is a union-find
@@ -321,6 +321,7 @@ def pairs_in_products(
             lower[j] = bound if abs(twice) < np.inf else -np.inf
         for j in range(max(0, a + 1 - second), n):
             b = second + j
+            limit = min(limits[a], limits[b])
             if lower[j] <= limit and (len(parents) == 0 or _root(parents, a) != _root(parents, b)):
                 distance = _distance(vectors, b, vectors[a], lanes) + offsets[a] + offsets[b]
                 if distance <= limit:
