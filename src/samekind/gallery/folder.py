@@ -7,7 +7,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from samekind.gallery import next_model
 from samekind.gallery import search as searching
+from samekind.gallery.cells import Cells, build, erase_from_caches, load
 from samekind.gallery.database import FILE, Database
 from samekind.gallery.errors import ADVICE, GalleryError
 from samekind.gallery.forms import CodeForm
@@ -29,6 +30,7 @@ from samekind.model.metric import Metric
 
 if TYPE_CHECKING:
     from samekind.gallery.checking import CheckReport
+    from samekind.gallery.recall import IndexReport
 
 Prepared = TypeVar("Prepared")
 Found = TypeVar("Found")
@@ -65,6 +67,7 @@ class FolderGallery(Gallery):
         self._views: dict[int, View] = {}
         self._verified: set[tuple[str, int]] = set()
         self._distrusted: set[str] = set()
+        self._cells: Cells | None = None
         self._tidied = False
         self._journal_waits = False
 
@@ -166,6 +169,10 @@ class FolderGallery(Gallery):
                 (place,) = self._writer(state).append(code)
                 database.run("INSERT INTO places VALUES (?, ?, ?)", (*place, id))
         self._finish_erasing()
+
+    def _id_range(self) -> tuple[int, int]:
+        lowest, highest = self._reads.one("SELECT coalesce(min(id), 0), coalesce(max(id), 0) FROM records")
+        return lowest, highest
 
     def _records_by_id(self, ids: Sequence[int]) -> dict[int, Record]:
         return records_by_id(self._reads, ids)
@@ -321,14 +328,16 @@ class FolderGallery(Gallery):
             "SELECT e.segment, e.row, s.model FROM erasing e JOIN segments s ON s.segment = e.segment"
         )
         models = {segment: model for segment, _, model in waiting}
-        for segment, rows in by_segment((segment, row) for segment, row, _ in waiting).items():
+        erased = by_segment((segment, row) for segment, row, _ in waiting)
+        if erased:
+            erase_from_caches(self.path, erased)
+        for segment, rows in erased.items():
             self._writer(state, models[segment]).erase(segment, rows)
         if waiting:
             self._writable.run("DELETE FROM erasing")
 
     def _finish_erasing(self) -> bool:
         """The second half of a removal, after its records are gone; whether the journal is emptied too."""
-        self.remove_caches()
         self._journal_waits = False
         with self._writing():
             pass
@@ -337,7 +346,8 @@ class FolderGallery(Gallery):
         return emptied
 
     def remove_caches(self) -> None:
-        """Indexes of the approximate search, which are made again when they are needed."""
+        """Indexes of the approximate search."""
+        self._cells = None
         remove_files(self.path, [path.name for path in self.path.glob(f"*{CACHE_END}")])
 
     def _give_up(self, places: Sequence[Place]) -> None:
@@ -449,7 +459,14 @@ class FolderGallery(Gallery):
         self._views.clear()
 
     def _answers(
-        self, codes: Codes, k: int, labels: Sequence[str] | None, model: int | None, n_jobs: int | None, one: bool
+        self,
+        codes: Codes,
+        k: int,
+        labels: Sequence[str] | None,
+        model: int | None,
+        n_jobs: int | None,
+        one: bool,
+        cells: Cells | None = None,
     ) -> list[Answer]:
         kind = INT8 if one else CODES
 
@@ -464,13 +481,34 @@ class FolderGallery(Gallery):
             self._verified |= verify_blocks(view, checksums, n_jobs)
             split = [view.form.query(code) for code in codes]
             if one:
-                found = [searching.nearest(view, vector, k, allowed, n_jobs) for vector, _ in split]
+                usable = cells if cells is not None and cells.fits(view) else None
+                found = [searching.nearest(view, vector, k, allowed, n_jobs, usable) for vector, _ in split]
             else:
                 queries = np.array([vector for vector, _ in split]).reshape(len(codes), view.form.width)
                 found = searching.nearest_of_many(view, queries, k, allowed, n_jobs)
             return found, [number for _, number in split]
 
         return self._steady(prepare, compute, self._with_records, model)
+
+    def _approximate_answers(
+        self, codes: Codes, k: int, labels: Sequence[str] | None, n_jobs: int | None
+    ) -> list[Answer]:
+        cells = self._present_cells() if labels is None else None  # of some labels, exact search is fast
+        answers = [self._answers(code[np.newaxis], k, labels, None, n_jobs, True, cells)[0] for code in codes]
+        return answers if cells is None else [replace(answer, exact=False) for answer in answers]
+
+    def _present_cells(self) -> Cells | None:
+        """The index, if it belongs to the present files."""
+        view = self._view()
+        if self._cells is None or not self._cells.fits(view):
+            self._cells = load(self.path, self._state().gallery, view)
+        return self._cells
+
+    def _build_index(self, recall: float, k: int, n_queries: int, progress: Progress) -> IndexReport:
+        return build(self, recall, k, n_queries, progress)
+
+    def drop_index(self) -> None:
+        self.remove_caches()
 
     def _with_records(self, view: View, found: tuple[list[searching.Nearest], list[float]]) -> list[Answer]:
         lists = [[(int(p) >> PLACE_BITS, int(p) & ROW_MASK) for p in nearest.places] for nearest in found[0]]

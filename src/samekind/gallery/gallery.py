@@ -22,6 +22,7 @@ from samekind.model.metric import Metric
 if TYPE_CHECKING:
     from samekind.gallery.checking import CheckReport
     from samekind.gallery.doctor import Diagnosis
+    from samekind.gallery.recall import IndexReport
     from samekind.gallery.reencoding import Comparison, Reencoding
 
 Address = str | os.PathLike[str]
@@ -262,13 +263,17 @@ class Gallery(ABC):
         *,
         label: str | Iterable[str] | None = None,
         model: Metric | str | int | None = None,
+        approximate: bool = False,
         n_jobs: int | None = None,
     ) -> Answer:
-        """The k nearest records of one code (length,), exactly; `label` restricts them to one label or several."""
+        """The k nearest records of one code (length,), exactly; `label` restricts them to one label or several.
+
+        `approximate` allows for a few to be missing, where there is an index (`build_index`); distances are right.
+        """
         rows = self._checked_codes(code, model if isinstance(model, int) else None)
         if len(rows) != 1:
             raise GalleryError(f"search takes one code; got {len(rows)}. For several, use search_many.")
-        return self._searched(rows, k, label, model, n_jobs, one=True)[0]
+        return self._searched(rows, k, label, model, n_jobs, one=True, approximate=approximate)[0]
 
     def search_many(
         self,
@@ -291,13 +296,32 @@ class Gallery(ABC):
         model: Metric | str | int | None,
         n_jobs: int | None,
         one: bool,
+        approximate: bool = False,
     ) -> list[Answer]:
         if k < 1:
             raise GalleryError(f"k={k}: ask for one neighbour at least.")
         if not isinstance(model, int):
             self.check_model(model)
         labels = None if label is None else [label] if isinstance(label, str) else list(label)
-        return self._answers(rows, k, labels, model if isinstance(model, int) else None, n_jobs, one)
+        number = model if isinstance(model, int) else None
+        if approximate and number is None:
+            return self._approximate_answers(rows, k, labels, n_jobs)
+        return self._answers(rows, k, labels, number, n_jobs, one)
+
+    def build_index(
+        self, *, recall: float = 0.95, k: int = 10, n_queries: int = 200, progress: Progress = no_progress
+    ) -> IndexReport:
+        """An index for `search(approximate=True)`, with the effort that a recall of the k nearest needs.
+
+        The recall is measured on records of this gallery as queries. The index may be deleted at any time.
+        """
+        if not 0 < recall <= 1:
+            raise GalleryError(f"recall={recall}: give a share above 0 and up to 1.")
+        return self._build_index(recall, k, n_queries, progress)
+
+    @abstractmethod
+    def drop_index(self) -> None:
+        """Delete the index; searches are exact until another is built."""
 
     # Maintenance
 
@@ -400,6 +424,19 @@ class Gallery(ABC):
     ) -> list[Answer]: ...
 
     @abstractmethod
+    def _id_range(self) -> tuple[int, int]:
+        """The lowest and the highest id; (0, 0) where there are no records."""
+
+    @abstractmethod
+    def _approximate_answers(
+        self, codes: Codes, k: int, labels: Sequence[str] | None, n_jobs: int | None
+    ) -> list[Answer]:
+        """Exact ones where there is no index."""
+
+    @abstractmethod
+    def _build_index(self, recall: float, k: int, n_queries: int, progress: Progress) -> IndexReport: ...
+
+    @abstractmethod
     def _begin_next(self, form: CodeForm, fingerprint: str) -> int:
         """Keep another model beside the one in use; its number."""
 
@@ -442,3 +479,12 @@ class Gallery(ABC):
 
 def is_server(path: Address) -> bool:
     return isinstance(path, str) and path.startswith(SERVERS)
+
+
+def shown_address(path: Address) -> str:
+    """An address without a password."""
+    if not is_server(path):
+        return str(path)
+    from samekind.gallery.server import parsed
+
+    return parsed(str(path))[2]

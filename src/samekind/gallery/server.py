@@ -47,6 +47,7 @@ class Server:
         """Settings of this connection: durable commits, and names that are found."""
         run = self.connection.execute
         run("SET client_encoding TO 'UTF8'")
+        run(f"SET application_name TO '{self.schema}'")
         run("SET client_min_messages TO warning")
         run(f"SET lock_timeout TO {max(1, round(1000 * timeout))}")
         if not self.read_only and self.one("SHOW synchronous_commit")[0] in ("off", "local"):
