@@ -1,6 +1,8 @@
 """What every test shares: a place and threads for each worker, one hypothesis profile, strict warnings on request."""
 
 import os
+import secrets
+import tempfile
 import warnings
 from pathlib import Path
 
@@ -34,11 +36,10 @@ def strict_warnings():
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory, worker_id):
-    """The address of a PostgreSQL server with pgvector that all test processes share."""
-    base = tmp_path_factory.getbasetemp()
-    folder = (base if worker_id == "master" else base.parent) / "postgres"
-    started = started_server(folder)
+def server():
+    """The address of a PostgreSQL server with pgvector that all processes of a test run share."""
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", secrets.token_hex(8))
+    started = started_server(Path(tempfile.gettempdir()) / f"samekind-postgres-{run[:16]}")
     yield started.get_uri()
     started.cleanup()
 
@@ -49,6 +50,6 @@ def started_server(folder):
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return pgserver.get_server(folder, cleanup_mode="stop")
+            return pgserver.get_server(folder, cleanup_mode="delete")
     except Exception as error:
         pytest.skip(f"the PostgreSQL server cannot start here: {error}")

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 import numpy as np
 from numpy.typing import NDArray
@@ -185,7 +185,7 @@ def parsed(address: str) -> tuple[str, str, str]:
             "to 51 of them."
         )
     others = [(key, value) for key, value in options if key != "gallery"]
-    connection = urlunsplit(parts._replace(query=urlencode(others)))
+    connection = urlunsplit(parts._replace(query=urlencode(others, quote_via=quote)))
     user = re.sub(r":[^@]*@", "@", parts.netloc) if "@" in parts.netloc else parts.netloc
     shown = [(key, value) for key, value in others if key != "password"]
     query = urlencode([*shown, ("gallery", name)], safe="/")
