@@ -4,6 +4,9 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
+
 
 @dataclass(frozen=True)
 class Event:
@@ -18,6 +21,8 @@ class Event:
     family: Hashable | None = None  # whose groups are chosen from
     left: float | None = None  # work to come in this step, in iterations like this one; None: unknown
     part: str = ""  # of the fit: a fold of classes left out, or "" for the final fit on all
+    # Of joint learning: the metric as it stands, (rank, n_features) over the features of step 2, computed when called.
+    components: Callable[[], NDArray[np.float64]] | None = field(default=None, repr=False, compare=False)
 
     def record(self) -> dict[str, Any]:
         """A flat row for a history."""

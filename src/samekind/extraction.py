@@ -2,9 +2,9 @@
 
 import hashlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -127,6 +127,27 @@ def with_roots(store: FeatureStore) -> RootsOf:
     )
     names = [part.name for part in plain if part.name in (store.families or {})]
     return RootsOf(store, replace(extractor, parts=parts).to_json(), families=names)
+
+
+def rooted_as(store: FeatureStore, front_end: Mapping[str, Any]) -> FeatureStore:
+    """A store of pictures with roots of its histograms where `front_end`, that of a model, has them.
+
+    `ValueError` where pictures became descriptors in another way.
+    """
+    needed, made = Extractor.from_json(front_end), _made_by(store)
+    if any(isinstance(part.family, SoftLBP) and part.family.root for part in needed.parts):
+        store = with_roots(store)
+        made = _made_by(store)
+    there = {part.name: part for part in made.parts}
+    alike = made.alignment == needed.alignment and replace(made.frame, margin=needed.frame.margin) == needed.frame
+    for part in needed.parts:
+        own = there.get(part.name)
+        if not alike or own is None or (own.family, own.level) != (part.family, part.level):
+            raise ValueError(
+                f"The model's pictures became {part.name} descriptors in another way than the store's (crop, alignment "
+                "or parameters; `samekind info` shows both): extract the pictures as those of the model were."
+            )
+    return store
 
 
 def _made_by(store: FeatureStore) -> Extractor:

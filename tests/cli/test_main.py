@@ -96,12 +96,25 @@ def test_a_reader_that_goes_away_is_no_error(home):
     assert not result.stderr
 
 
-@pytest.mark.parametrize("verb", [*(verb for verb in VERBS if verb != "gallery"), *GALLERY_VERBS])
+SINGLE = [verb for verb in VERBS if verb not in ("gallery", "evaluate")]
+
+
+@pytest.mark.parametrize("verb", [*SINGLE, *GALLERY_VERBS, "evaluate retrieval"])
 def test_help_teaches(verb):
     result = CliRunner().invoke(app, [*verb.split(), "--help"])
     assert result.exit_code == 0
     assert f"Example: samekind {verb}" in result.stdout
     assert "--json" in result.stdout
+
+
+def test_evaluate_is_of_pictures_unless_it_says_otherwise():
+    both = CliRunner().invoke(app, ["evaluate", "--help"]).stdout
+    assert "Example: samekind evaluate faces.safetensors" in both
+    assert "retrieval" in both
+    assert "--report" in CliRunner().invoke(app, ["evaluate", "pictures", "--help"]).stdout
+    asked = [CliRunner().invoke(app, ["evaluate", *more, "no", "nowhere"]) for more in ([], ["pictures"], ["--json"])]
+    assert {each.stderr for each in asked} == {asked[0].stderr}
+    assert all(each.exit_code == 2 for each in asked)
 
 
 def test_help_lists_every_verb_and_imports_nothing_heavy(tmp_path):

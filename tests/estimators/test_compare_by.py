@@ -70,9 +70,7 @@ def test_a_sum_is_the_metric_and_twice_the_similarity_in_units_of_spread(joint, 
         learner(compare_by=by, joint=joint, n_components=n_components).fit(X, Y) for by in ("distance", "similarity")
     )
     both = learner(compare_by="sum", joint=joint, n_components=n_components and 2 * n_components).fit(X, Y)
-    rng = np.random.RandomState(0)
-    pairs = rng.randint(len(Y), size=(two_steps.SPREAD_PAIRS, 2))
-    other = pairs[Y[pairs[:, 0]] != Y[pairs[:, 1]]]
+    other = np.argwhere(Y[:, np.newaxis] != Y)
     weight = SIMILARITY_WEIGHT * distances(own, other).std() / distances(similar, other).std()
     expected = distances(own) + weight * distances(similar)
     np.testing.assert_allclose(distances(both), expected, rtol=1e-6, atol=1e-8)

@@ -8,7 +8,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from samekind import EnsembleMetric, JointMetric, SparseBlockMetric
-from samekind.evaluation.model_selection import ClassKFold, mean_average_precision_score, pair_auc_score
+from samekind.evaluation.model_selection import (
+    ClassKFold,
+    mean_average_precision_score,
+    pair_auc_score,
+    true_match_rate_score,
+)
 from tests import cases
 
 X, Y = cases.labelled_data((6, 5, 4, 6, 5, 4, 5, 6), 12, spread=2.0)
@@ -101,7 +106,7 @@ def test_what_the_ensemble_does_not_set_the_steps_say():
     assert second.fit(Z, Y).objective_ == pytest.approx(model.objective_, rel=1e-4)
 
 
-@pytest.mark.parametrize("scoring", [pair_auc_score, mean_average_precision_score])
+@pytest.mark.parametrize("scoring", [pair_auc_score, mean_average_precision_score, true_match_rate_score])
 def test_grid_search_over_nested_settings_and_classes(scoring):
     grid = {"joint__ridge": [0.01, 1.0], "selection__ridge": [0.01, 0.1]}
     folds = ClassKFold(2)
@@ -116,6 +121,20 @@ def test_grid_search_over_nested_settings_and_classes(scoring):
     ]
     assert search.best_score_ == pytest.approx(np.mean(by_hand), rel=1e-12)
     assert all(not set(Y[train]) & set(Y[test]) for train, test in folds.split(X, Y))
+
+
+@pytest.mark.parametrize("far", [1e-1, 1e-2])
+def test_a_true_match_rate_can_be_the_score(far):
+    model = quick().fit(X, Y)
+    codes = model.transform(X)
+    same = Y[:, np.newaxis] == Y
+    upper = np.triu_indices(len(Y), 1)
+    distances, same = ((codes[:, np.newaxis] - codes) ** 2).sum(axis=2)[upper], same[upper]
+    others = np.sort(distances[~same])
+    allowed = others[int(far * len(others))]  # the first distance at which there are too many false matches
+    by_hand = np.mean(distances[same] < allowed)
+    assert true_match_rate_score(model, X, Y, far=far) == pytest.approx(by_hand)
+    assert by_hand < pair_auc_score(model, X, Y)
 
 
 def test_grid_search_in_a_pipeline():

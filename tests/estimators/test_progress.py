@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from samekind import EnsembleMetric
+from samekind import EnsembleMetric, JointMetric
 from samekind.estimators.progress import Listeners, ProgressBars, ProgressLines
 from samekind.estimators.time_left import Pace, words_for
 from samekind.events import Event
@@ -230,3 +230,30 @@ class TestLines:
         for iteration in (1, 2, 3):
             lines(selection(iteration))
         assert len(console.file.getvalue().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"n_components": 4},
+        {"solver": "factored"},
+        {"loss": "triplet", "n_neighbors": 3, "trace_bound": 2.0, "solver": "convex"},
+        {"target": "identity", "n_components": 4},
+    ],
+)
+def test_a_callback_gets_at_the_metric_of_an_iteration(settings):
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(8), 6)
+    X = rng.standard_normal((8, 10))[y] + rng.standard_normal((48, 10))
+    events, metrics = [], []
+
+    def hear(event):
+        events.append(event)
+        metrics.append(event.components())
+
+    made = JointMetric(**settings, callback=hear).fit(X, y)
+    last = metrics[-1]
+    assert np.allclose(last.T @ last, made.components_.T @ made.components_, rtol=1e-9)
+    assert not np.allclose(metrics[0].T @ metrics[0], last.T @ last)
+    assert "components" not in events[-1].record()

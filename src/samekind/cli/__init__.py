@@ -1,6 +1,6 @@
 """The command line: one file per verb, called by `main`.
 
-extract, fit, verify, encode, index, search, gallery, evaluate, info, demo, lfw
+extract, fit, verify, encode, index, search, gallery, evaluate, evaluate_retrieval, info, demo, lfw
             the verbs: options in, a call of the library, results out
 options     options that several verbs share, and how their texts are read
 output      what is printed: results on stdout, progress and errors on stderr

@@ -13,6 +13,7 @@ from samekind._version import __version__
 from samekind.cli.demo import demo
 from samekind.cli.encode import encode
 from samekind.cli.evaluate import evaluate
+from samekind.cli.evaluate_retrieval import evaluate_retrieval
 from samekind.cli.extract import extract
 from samekind.cli.fit import fit
 from samekind.cli.gallery import VERBS as GALLERY_VERBS
@@ -46,6 +47,14 @@ class Verbs(TyperGroup):
             raise typer.Exit(INTERRUPTED) from error
 
 
+class PicturesOrRetrieval(TyperGroup):
+    """`evaluate MODEL IMAGES` means `evaluate pictures MODEL IMAGES`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        known = not args or args[0] in self.commands or args[0] == "--help"
+        return super().parse_args(ctx, args if known else ["pictures", *args])
+
+
 def _is_for_others(error: Exception) -> bool:
     """A reader that went away, such as `head`, is typer's to handle; a module that is not there is a bug of ours."""
     return isinstance(error, ModuleNotFoundError) or (isinstance(error, OSError) and error.errno == errno.EPIPE)
@@ -68,8 +77,19 @@ def _help(verb: Callable[..., None]) -> str:
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in inspect.cleandoc(verb.__doc__ or "").split("\n\n"))
 
 
-for verb in (extract, fit, verify, encode, index, search, evaluate, info, demo, lfw):
+for verb in (extract, fit, verify, encode, index, search, info, demo, lfw):
     app.command(help=_help(verb))(with_groups(verb))
+
+judge = typer.Typer(
+    cls=PicturesOrRetrieval,
+    name="evaluate",
+    help="Judge a model on pictures of labels that it has not learned from.\n\n`samekind evaluate MODEL IMAGES` is "
+    "`samekind evaluate pictures MODEL IMAGES`.\n\nExample: samekind evaluate faces.safetensors others/",
+    no_args_is_help=True,
+)
+judge.command("pictures", help=_help(evaluate))(with_groups(evaluate))
+judge.command("retrieval", help=_help(evaluate_retrieval))(with_groups(evaluate_retrieval))
+app.add_typer(judge)
 
 gallery = typer.Typer(
     name="gallery",

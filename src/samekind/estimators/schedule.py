@@ -17,6 +17,7 @@ from samekind.estimators.time_left import Stage
 from samekind.estimators.tuning import JUDGED, Candidate
 from samekind.estimators.validation import max_groups_from, search_from
 from samekind.kernels.types import IntArray
+from samekind.solvers.selection.search import LazyOptions
 
 if TYPE_CHECKING:
     from samekind.estimators.two_steps import TwoSteps
@@ -25,16 +26,15 @@ FLOP = 2e-11  # seconds, of products of matrices
 NUMBER = 3e-8  # seconds to read and project a number of the data
 PAIR = 2e-9  # seconds of a loss for a pair of samples
 ROUND = 0.04, 1.5e-4  # seconds of a round of step 1: in any case, and for a sample
-SCORED = 0.1  # share of the groups that the fast search scores in a round
 EVALUATIONS = {"identity": 25, "zero": 60}  # of the objective of step 2 at the most, by its ridge's target
 MANY_SAMPLES = 2_000  # from here on their number falls, by the root of that of the samples
 DIMENSIONS_PER_EVALUATION = 3  # of what step 2 learns on: in few dimensions it ends sooner
-SETUP = 0.2  # seconds of step 2 in any case
+SETUP, EVALUATION = 0.2, 0.01  # seconds of step 2 in any case, and of an evaluation
 JUDGING = 0.008, 3e-7  # seconds of judging codes: in any case, and for a pair of samples left out
 CALIBRATING = 0.3, 1e-7  # the same of calibrating
-EIGENVECTORS = 10  # flops, for the cube of the dimension
+EIGENVECTORS = 60  # flops, for the cube of the dimension
 SHORTENING = 25  # flops to cut codes to a length, for the cube of that of step 1's
-CODES_PER_ROUND = 10  # numbers that a round of step 1 adds to the features of step 2
+RANK = 0.6  # of the block of a group that step 1 chooses, as a share of the group's dimensions
 
 
 def stages_of_fit(steps: TwoSteps, splits: Sequence[tuple[IntArray, IntArray]]) -> list[Stage]:
@@ -77,10 +77,17 @@ def _selection(steps: TwoSteps, data: TrainingData, part: str) -> list[Stage]:
             stages.append(Stage("whitening", part, family, n * float((NUMBER * sizes + 2 * FLOP * sizes**2).sum())))
         numbers = float(np.minimum(sizes, sizes.max() if dims in (None, EVERYTHING) else dims).sum())
         exact = search_from(step.search, len(members)) == "exact"
-        scoring = FLOP * numbers * (n**2 if exact else SCORED * 64 * n)
+        scoring = FLOP * (numbers * n**2 if exact else _fast_search(numbers / len(members), len(members), n))
         rounds = max_groups_from(step.max_groups, len(members), n)
         stages.append(Stage("selection", part, family, rounds * (ROUND[0] + ROUND[1] * n + PAIR * n**2 + scoring)))
     return stages
+
+
+def _fast_search(dims: float, n_groups: int, n: int) -> float:
+    """Flops of a round: sketched scores of some groups, exact ones of a few."""
+    options = LazyOptions()
+    sketched = sum(options.counts(n_groups))
+    return dims * n * (2 * options.rank * sketched + n * min(options.n_exact, n_groups))
 
 
 def _solver(candidate: Candidate) -> str:
@@ -100,7 +107,8 @@ def _joint(steps: TwoSteps, candidate: Candidate, n: int) -> float:
         return before
     most = steps.candidates.principal_directions(candidate.target) or n
     dims = min(most, n, codes)
-    evaluation = n**2 * (PAIR + 4 * FLOP * dims) + 10 * FLOP * dims**3
+    rank = min(candidate.n_components or dims, dims) if candidate.target == "zero" else dims
+    evaluation = EVALUATION + n**2 * (PAIR + 4 * FLOP * rank) + 10 * FLOP * dims**2 * rank
     evaluations = min(EVALUATIONS[candidate.target], dims / DIMENSIONS_PER_EVALUATION)
     evaluations *= min(1.0, (MANY_SAMPLES / n) ** 0.5)
     return before + SETUP + evaluations * evaluation
@@ -130,11 +138,10 @@ def _reading(steps: TwoSteps, n: int) -> float:
 def _n_codes(steps: TwoSteps) -> int:
     """Length of step 1's codes."""
     sizes = steps.data.store.group_sizes
+    dims = steps.data.whitened_dims(steps.estimator._selection.whiten)
+    widths = sizes if dims in (None, EVERYTHING) else np.minimum(sizes, dims)
     return int(
-        sum(
-            _rounds(steps, len(members)) * min(CODES_PER_ROUND, sizes[list(members)].mean())
-            for members in steps.families.values()
-        )
+        sum(_rounds(steps, len(members)) * RANK * widths[list(members)].mean() for members in steps.families.values())
     )
 
 

@@ -36,6 +36,7 @@ from samekind.estimators.validation import (
     search_from,
     trace_bound_from,
 )
+from samekind.events import Event
 from samekind.kernels.principal import leading_directions, projected, weighted_mean
 from samekind.kernels.similarity import similarity_directions
 from samekind.kernels.spectral import Matrix, with_fixed_signs
@@ -281,16 +282,22 @@ def run_joint(
         anchors=anchors_from(step.anchors, len(Z)),
         seed=resources.seed,
     )
-    result = solve_joint(problem, options, observe=record.observer, resume=resume, keep=record.keep)
+
+    def components_of(L: Matrix) -> Matrix:
+        """Over the columns of Z."""
+        if not identity:
+            return scale * (L if directions is None else directions @ L).T
+        made = shortened(scale * _around_identity(L, directions, Z.shape[1]), Z, weights, n_components)
+        assert made is not None
+        return made
+
+    def observe(event: Event) -> bool:
+        present = event.components
+        return record.observer(replace(event, components=present and (lambda: components_of(present().T))))
+
+    result = solve_joint(problem, options, observe=observe, resume=resume, keep=record.keep)
     state = result.L @ result.L.T if result.solver == "convex" else result.L
-    if identity:
-        root = scale * _around_identity(result.L, directions, Z.shape[1])
-        components = shortened(root, Z, weights, n_components)
-        assert components is not None
-    else:
-        L = result.L if directions is None else directions @ result.L
-        components = scale * L.T
-    return JointSolution(components, result, ridge, state)
+    return JointSolution(components_of(result.L), result, ridge, state)
 
 
 def run_similarity(

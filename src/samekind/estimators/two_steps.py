@@ -26,10 +26,11 @@ from samekind.estimators.steps import (
 from samekind.estimators.time_left import Stage
 from samekind.estimators.tuning import Candidate
 from samekind.estimators.validation import ridge_from
-from samekind.evaluation.pairs import Distance, pair_distances
+from samekind.evaluation.pairs import Distance
+from samekind.kernels.distances import squared_distances
 from samekind.kernels.lengths import Normalise
 from samekind.kernels.principal import leading_directions, weighted_mean
-from samekind.kernels.similarity import offset_distances
+from samekind.kernels.similarity import offset_distances, split_codes
 from samekind.kernels.types import Array
 from samekind.model.basis import Basis
 from samekind.model.metric import Metric
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from samekind.estimators.ensemble import EnsembleMetric
 
 SIMILARITY_WEIGHT = 2.0  # of the similarity beside the metric, where the distances of both have the same spread
-SPREAD_PAIRS = 100_000  # random pairs that show how much distances differ
+SPREAD_SAMPLES = 1_000  # whose pairs show how much distances differ
 FOLD_TOL, FOLD_ITERATIONS = 1e-2, 100  # of both steps, of step 2 on a fold: enough to choose by
 
 
@@ -221,10 +222,11 @@ def with_directions(metric: Metric, similarity: Similarity, Z: Array, y: NDArray
 
 
 def spread(codes: Array, y: NDArray[Any], distance: Distance | None) -> float:
-    """Standard deviation of the distances of random pairs of samples of different classes; 1 where it is 0."""
-    pairs = np.random.RandomState(0).randint(len(y), size=(SPREAD_PAIRS, 2))
-    other = pairs[y[pairs[:, 0]] != y[pairs[:, 1]]]
-    return float(np.std(pair_distances(codes, other, distance=distance))) or 1.0
+    """Standard deviation of the distances of samples of different classes, some drawn at random; 1 where it is 0."""
+    some = np.random.RandomState(0).permutation(len(y))[:SPREAD_SAMPLES]
+    vectors, numbers = split_codes(codes[some].astype(np.float64), distance)
+    distances = squared_distances(vectors, vectors) + numbers[:, np.newaxis] + numbers
+    return float(np.std(distances[y[some, np.newaxis] != y[some]])) or 1.0
 
 
 def between_steps(basis: Basis, data: TrainingData, candidate: Candidate) -> Basis:

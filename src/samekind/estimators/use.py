@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from samekind.feature_store import FeatureStore
 from samekind.kernels.distances import squared_distances
 from samekind.kernels.flips import flip_free_codes
 from samekind.kernels.types import Array, IntArray, Mirror
+from samekind.model.basis import Basis
 from samekind.model.metric import Metric
 from samekind.store.views import MirrorMeansOf
 
@@ -31,6 +33,48 @@ def codes_in_use(metric: Metric, X: Any, rows: IntArray) -> Array:
     for plain, mean in zip(metric.basis.read(X, rows), metric.basis.read(means, rows), strict=True):
         parts.append(flip_free_codes(metric.transform(plain), metric.transform(2 * mean - plain)))
     return np.concatenate(parts)
+
+
+def reading(metric: Metric, store: FeatureStore) -> tuple[Metric, FeatureStore]:
+    """The metric and the store such that the one can read the other: regions are found by their names.
+
+    Histograms have their roots taken where the metric's have. A metric that does not know how pictures became its
+    descriptors takes a store with as many features as it was learned from.
+    """
+    if metric.extractor is None or not metric.groups:
+        return metric, store
+    from samekind.extraction import rooted_as
+
+    store = rooted_as(store, metric.extractor)
+    numbers = {name: k for k, name in enumerate(store.group_names)}
+    missing = [name for name in metric.groups if name not in numbers]
+    if missing:
+        raise ValueError(
+            f"The store lacks {len(missing)} of the {len(metric.groups)} regions that this model reads, such as "
+            f"{missing[0]!r}: extract the pictures with the model's --families, --size and --regions."
+        )
+    return replace(metric, basis=_moved(metric.basis, [numbers[name] for name in metric.groups], store)), store
+
+
+def _moved(basis: Basis, groups: Sequence[int], store: FeatureStore) -> Basis:
+    """The same with columns of a store, where its groups have these numbers."""
+    assert basis.owners is not None, "a metric with groups knows whose its columns are"
+    sizes = store.group_sizes
+    starts = (np.cumsum(sizes) - sizes)[list(groups)]
+    order = np.argsort(basis.owners, kind="stable")
+    counts = np.bincount(basis.owners, minlength=len(groups))
+    within = np.empty(len(order), np.int64)
+    within[order] = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
+    columns = starts[basis.owners] + within
+    rising = np.argsort(columns)
+    return replace(
+        basis,
+        columns=columns[rising],
+        owners=basis.owners[rising],
+        mean=None if basis.mean is None else basis.mean[rising],
+        n_features=int(sizes.sum()),
+        feature_names=None,
+    )
 
 
 def as_learned_from(X: Any, mirror: Mirror) -> Any:

@@ -37,8 +37,14 @@ if TYPE_CHECKING:
     )
     from samekind.evaluation.evaluated import Evaluation
     from samekind.evaluation.evaluating import evaluate_codes
-    from samekind.evaluation.model_selection import ClassKFold, mean_average_precision_score, pair_auc_score
+    from samekind.evaluation.model_selection import (
+        ClassKFold,
+        mean_average_precision_score,
+        pair_auc_score,
+        true_match_rate_score,
+    )
     from samekind.evaluation.report import Picture, PictureRow, Section, Table, write_report
+    from samekind.evaluation.retrieving import RetrievalEvaluation, evaluate_retrieval
 
 __all__ = [
     "CalibrationDisplay",
@@ -55,6 +61,7 @@ __all__ = [
     "RankFigures",
     "Ranks",
     "RegionsDisplay",
+    "RetrievalEvaluation",
     "RetrievalResult",
     "RocCurve",
     "RocDisplay",
@@ -68,6 +75,7 @@ __all__ = [
     "compare_folds",
     "count_ranks",
     "evaluate_codes",
+    "evaluate_retrieval",
     "flip_free_codes",
     "flip_free_distances",
     "flip_free_queries",
@@ -80,6 +88,7 @@ __all__ = [
     "reliability",
     "retrieve",
     "roc_curve",
+    "true_match_rate_score",
     "verify",
     "verify_codes",
     "verify_folds",
@@ -102,10 +111,11 @@ __getattr__, __dir__ = lazy_names(
     {
         "displays": [f"{name}Display" for name in _DISPLAYS],
         "evaluated": ["Evaluation"],
-        "model_selection": ["ClassKFold", "mean_average_precision_score", "pair_auc_score"],
+        "model_selection": ["ClassKFold", "mean_average_precision_score", "pair_auc_score", "true_match_rate_score"],
         "report": ["Picture", "PictureRow", "Section", "Table", "write_report"],
         "calibrating": ["calibrate"],
         "evaluating": ["evaluate_codes"],
+        "retrieving": ["RetrievalEvaluation", "evaluate_retrieval"],
         "_reliability": ["reliability"],
     },
 )

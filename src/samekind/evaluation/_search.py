@@ -11,6 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from samekind.evaluation._checks import check_at_least, check_codes, check_labels, check_same_length
 from samekind.evaluation.pairs import Distance, compared
 from samekind.kernels.distances import euclidean_factors
+from samekind.kernels.flips import flip_free_distances
+from samekind.kernels.similarity import as_euclidean, offset_distances, split_codes
 
 # Per query and gallery sample: two float64 copies of the distance, masks, and at worst the places of ties.
 _BYTES_PER_PAIR = 64
@@ -101,7 +103,11 @@ def prepare_search(
     gallery_ids: Ids | None = None,
     distance: Distance | None = None,
 ) -> Search:
-    """Checked and centred; without a gallery, or where it is the very same object as the codes, one is left out."""
+    """Checked and centred; without a gallery, or where it is the very same object as the codes, one is left out.
+
+    Distances of a model's codes (`Metric.distance_function`) become Euclidean ones, which rank alike; any other
+    `distance` is computed query by query.
+    """
     if (gallery is None) != (gallery_labels is None):
         raise ValueError("gallery and gallery_labels go together: give both, or neither to leave one out.")
     leave_one_out = gallery is None or gallery is codes
@@ -113,6 +119,9 @@ def prepare_search(
     check_same_length(gallery, "gallery", gallery_labels, "gallery_labels")
     if codes.shape[1] != gallery.shape[1]:
         raise ValueError(f"codes have {codes.shape[1]} components and the gallery {gallery.shape[1]}: use one metric.")
+    if distance in (flip_free_distances, offset_distances):
+        codes, gallery = (as_euclidean(*split_codes(each, distance))[at] for at, each in enumerate((codes, gallery)))
+        distance = None
     numbers, gallery_numbers = _numbered_ids(ids, gallery_ids, len(codes), len(gallery), leave_one_out)
     precision = np.result_type(codes, gallery)
     centre = _centre(gallery).astype(precision) if distance is None else np.zeros(gallery.shape[1], dtype=precision)

@@ -15,14 +15,13 @@ from samekind.evaluation.evaluated import Evaluation, Measure, RealisedRate
 from samekind.evaluation.pairs import Distance
 from samekind.evaluation.query_figures import QueryFigures, query_figures
 from samekind.evaluation.retrieval import DEFAULT_MEMORY_BUDGET
-from samekind.evaluation.verification import RocCurve, best_threshold, roc_curve
+from samekind.evaluation.verification import RATES, RocCurve, best_threshold, roc_curve
 from samekind.model.calibration import smallest_supported_rate
 
 if TYPE_CHECKING:
     from samekind.model.calibration import Calibration
 
 N_NEIGHBORS = 3
-RATES = (1e-2, 1e-3)
 MAX_PAIRS = 300_000
 N_DRAWS = 200
 

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from samekind.evaluation._checks import check_distances, check_far, check_labels, check_same, check_same_length
 from samekind.evaluation.report import Table
 from samekind.evaluation.verification import (
+    RATES,
     FloatArray,
     RocCurve,
     Strategy,
@@ -23,8 +24,6 @@ from samekind.evaluation.verification import (
     roc_curve,
     verify,
 )
-
-RATES = (1e-2, 1e-3)  # false match rates that tables have true match rates at
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from samekind.evaluation._checks import check_at_least, check_labels
 from samekind.evaluation.class_pairs import class_pairs
 from samekind.evaluation.pairs import Distance
 from samekind.evaluation.query_figures import query_figures
-from samekind.evaluation.verification import roc_curve
+from samekind.evaluation.verification import RocCurve, roc_curve
 
 IntArray = NDArray[np.int64]
 
@@ -66,11 +66,24 @@ class ClassKFold(BaseCrossValidator):
 
 def pair_auc_score(estimator: Any, X: Any, y: ArrayLike) -> float:
     """Area under the ROC curve of pairs of `estimator.transform(X)`: how often a same-class pair is the closer one."""
+    return _roc_curve(estimator, X, y).auc
+
+
+def true_match_rate_score(estimator: Any, X: Any, y: ArrayLike, *, far: float = 1e-2) -> float:
+    """Share of the same-class pairs that are called same where at most a share `far` of the others is.
+
+    For another rate give `scoring=functools.partial(true_match_rate_score, far=1e-3)`.
+    """
+    return _roc_curve(estimator, X, y).true_match_rate_at(far)
+
+
+def _roc_curve(estimator: Any, X: Any, y: ArrayLike) -> RocCurve:
+    """Of the pairs of codes."""
     pairs = class_pairs(
         [(estimator.transform(X), y)], distance=_code_distance(estimator), max_pairs=_SCORED_PAIRS, random_state=0
     )
     same = np.repeat([True, False], [len(pairs.same), len(pairs.other)])
-    return roc_curve(np.concatenate([pairs.same.distances, pairs.other.distances]), same).auc
+    return roc_curve(np.concatenate([pairs.same.distances, pairs.other.distances]), same)
 
 
 def mean_average_precision_score(estimator: Any, X: Any, y: ArrayLike) -> float:

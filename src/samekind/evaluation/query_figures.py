@@ -12,8 +12,6 @@ from numpy.typing import ArrayLike, NDArray
 from samekind.evaluation._search import Ids, prepare_search
 from samekind.evaluation.pairs import Distance
 from samekind.evaluation.retrieval import DEFAULT_MEMORY_BUDGET, average_precision, misclassified
-from samekind.kernels.flips import flip_free_distances
-from samekind.kernels.similarity import as_euclidean, offset_distances, split_codes
 
 FloatArray = NDArray[np.float64]
 
@@ -43,13 +41,7 @@ def query_figures(
     Distances of a model's codes (`Metric.distance_function`) are searched by matrix products, any other `distance`
     query by query.
     """
-    if distance in (flip_free_distances, offset_distances):
-        vectors, offsets = split_codes(np.asarray(codes), distance)
-        ids = range(len(vectors)) if ids is None else ids
-        asked, gallery = as_euclidean(vectors, offsets)
-        search = prepare_search(asked, labels, gallery, labels, ids, ids)
-    else:
-        search = prepare_search(codes, labels, None, None, ids, distance=distance)
+    search = prepare_search(codes, labels, None, None, ids, distance=distance)
     search.check_neighbors(n_neighbors)
     search.check_relevant()
     rows = []

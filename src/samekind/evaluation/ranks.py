@@ -145,10 +145,10 @@ class RankFigures:
         """95 % intervals of the means, by a bootstrap over classes: queries of one class vary together."""
         classes = np.unique(self.classes, return_inverse=True)[1]
         weights = class_weights(int(classes.max()) + 1, n_draws, np.random.default_rng(random_state))
-        return {name: interval(_weighted_means(values, classes, weights)) for name, values in self.columns().items()}
+        return {name: interval(weighted_means(values, classes, weights)) for name, values in self.columns().items()}
 
 
-def _weighted_means(values: FloatArray, classes: IntArray, weights: FloatArray) -> FloatArray:
+def weighted_means(values: FloatArray, classes: IntArray, weights: FloatArray) -> FloatArray:
     """Once per draw (b, n_classes)."""
     defined = np.isfinite(values)
     n_classes = weights.shape[1]

@@ -5,19 +5,23 @@ Rows of queries are taken a tile at a time against the whole gallery, so that N 
     tile of squared distances  ->  the k nearest (a vote)  ->  one sort per row (average precision)
 
 Codes are used in the precision in which they are given, float32 or float64 (all else becomes float64), after
-centring. Distances count as tied only when they are equal in that precision.
+centring. Distances count as tied only when they are equal in that precision. `distance` is `Metric.distance_function`:
+None for squared Euclidean distance, or that of flip-free or similarity codes.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from samekind.evaluation._search import Ids, IntArray, Search, prepare_search
+from samekind.evaluation.pairs import Distance
 from samekind.kernels.reductions import smallest
 
 DEFAULT_MEMORY_BUDGET = 128 * 2**20
+
+VoteTies: TypeAlias = Literal["first", "best", "worst"]
 
 
 @dataclass(frozen=True)
@@ -40,17 +44,17 @@ def retrieve(
     gallery_labels: ArrayLike | None = None,
     ids: Ids | None = None,
     gallery_ids: Ids | None = None,
+    distance: Distance | None = None,
     memory_budget: int = DEFAULT_MEMORY_BUDGET,
 ) -> RetrievalResult:
     """Every sample queries all the others (leave one out), or the gallery if one is given.
 
     An entry of the gallery with the id of a query (`ids`, `gallery_ids`: any hashable values) is left out of that
-    query's search. A gallery without ids that is the same object as `codes` means leave one out, too. Flip-free codes
-    are searched with `flip_free_queries(codes)` as codes and `codes` as gallery, both with ids.
+    query's search. A gallery without ids that is the same object as `codes` means leave one out, too.
 
     A query with nothing of its class to find is left out of the mean average precision, not of the error.
     """
-    search = prepare_search(codes, labels, gallery, gallery_labels, ids, gallery_ids)
+    search = prepare_search(codes, labels, gallery, gallery_labels, ids, gallery_ids, distance)
     search.check_neighbors(n_neighbors)
     search.check_relevant()
     wrong, precisions = [], []
@@ -75,10 +79,11 @@ def mean_average_precision(
     gallery_labels: ArrayLike | None = None,
     ids: Ids | None = None,
     gallery_ids: Ids | None = None,
+    distance: Distance | None = None,
     memory_budget: int = DEFAULT_MEMORY_BUDGET,
 ) -> float:
     """Mean over queries of `sum_n (recall_n - recall_{n-1}) precision_n`, n over the distinct distances."""
-    search = prepare_search(codes, labels, gallery, gallery_labels, ids, gallery_ids)
+    search = prepare_search(codes, labels, gallery, gallery_labels, ids, gallery_ids, distance)
     search.check_relevant()
     tiles = search.tiles(memory_budget)
     return float(np.concatenate([_average_precisions(search, *tile) for tile in tiles]).mean())
@@ -93,18 +98,29 @@ def knn_error(
     gallery_labels: ArrayLike | None = None,
     ids: Ids | None = None,
     gallery_ids: Ids | None = None,
+    distance: Distance | None = None,
+    ties: VoteTies = "first",
     memory_budget: int = DEFAULT_MEMORY_BUDGET,
 ) -> float:
-    """Share of samples that their k nearest vote into another class; of tied classes the nearest one wins."""
-    search = prepare_search(codes, labels, gallery, gallery_labels, ids, gallery_ids)
+    """Share of samples that their k nearest vote into another class; of tied classes the nearest one wins.
+
+    `ties`: among samples at equal distances the one that stands first is the nearest ("first"), or those of the query's
+    class come before all others ("best"), or after them ("worst").
+    """
+    if ties not in ("first", "best", "worst"):
+        raise ValueError(f'ties must be "first", "best" or "worst"; got {ties!r}.')
+    search = prepare_search(codes, labels, gallery, gallery_labels, ids, gallery_ids, distance)
     search.check_neighbors(n_neighbors)
     tiles = search.tiles(memory_budget)
-    return float(np.concatenate([misclassified(search, *tile, n_neighbors) for tile in tiles]).mean())
+    return float(np.concatenate([misclassified(search, *tile, n_neighbors, ties) for tile in tiles]).mean())
 
 
-def misclassified(search: Search, queries: slice, distances: NDArray[Any], n_neighbors: int) -> NDArray[np.bool_]:
+def misclassified(
+    search: Search, queries: slice, distances: NDArray[Any], n_neighbors: int, ties: VoteTies = "first"
+) -> NDArray[np.bool_]:
     """Which of these queries their nearest vote into another class."""
-    _, nearest = smallest(distances, n_neighbors)
+    own = None if ties == "first" else search.classes[queries, None] == search.gallery_classes
+    _, nearest = smallest(distances, n_neighbors, last=~own if own is not None and ties == "best" else own)
     votes = search.gallery_classes[nearest]
     return np.not_equal(_majority(votes), search.classes[queries])
 

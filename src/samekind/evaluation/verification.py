@@ -17,6 +17,8 @@ Strategy = Literal["accuracy", "balanced", "logistic", "far"]
 ThresholdSource = Literal["given", "these pairs", "view 1", "training folds", "training pairs"]
 FloatArray = NDArray[np.float64]
 
+RATES = (1e-2, 1e-3)  # false match rates that tables have true match rates at
+
 
 @dataclass(frozen=True, eq=False)
 class RocCurve:

@@ -65,7 +65,7 @@ class BlockForm:
 
     def __init__(self, Z: Array, blocks: Sequence[slice]):
         self.Z = Z
-        self.blocks = blocks
+        self.runs = [(len(run), size, slice(run[0].start, run[-1].stop)) for size, run in _equal_widths(blocks)]
 
     def strip(self, tiles: Iterator[WeightTile]) -> Part:
         degrees = np.zeros(len(self.Z))
@@ -74,16 +74,33 @@ class BlockForm:
     def total(self, parts: Iterable[Part], over_blocks: OverBlocks) -> list[Matrix]:
         inner, degrees = _summed(parts)
         ZSZ = _sum(over_blocks(lambda rows: self._inner(self.Z[rows], _scaled(self.Z, degrees, rows))))
-        packed = ZSZ - 2 * inner
-        sizes = [block.stop - block.start for block in self.blocks]
-        ends = np.cumsum([size**2 for size in sizes])
-        return [
-            symmetrised(packed[end - size**2 : end].reshape(size, size)) for end, size in zip(ends, sizes, strict=True)
-        ]
+        packed, made, filled = ZSZ - 2 * inner, [], 0
+        for n, size, _ in self.runs:
+            entries = packed[filled : filled + n * size**2]
+            made += list(symmetrised(entries.reshape(n, size, size)))
+            filled += len(entries)
+        return made
 
     def _inner(self, Z: Array, V: Array) -> Array:
         """`Z_k^T V_k` of every block, end to end in one vector."""
-        return np.concatenate([(Z[:, block].T @ V[:, block]).ravel() for block in self.blocks])
+        parts = []
+        for n, size, columns in self.runs:
+            Z_k, V_k = (each[:, columns].reshape(-1, n, size) for each in (Z, V))
+            parts.append((Z_k.transpose(1, 2, 0) @ V_k.transpose(1, 0, 2)).ravel())
+        return np.concatenate(parts)
+
+
+def _equal_widths(blocks: Sequence[slice]) -> Iterator[tuple[int, list[slice]]]:
+    """Runs of blocks of one width, each next to the one before."""
+    width, run = 0, list[slice]()
+    for block in blocks:
+        if run and (block.stop - block.start != width or block.start != run[-1].stop):
+            yield width, run
+            run = []
+        width = block.stop - block.start
+        run.append(block)
+    if run:
+        yield width, run
 
 
 class ProductForm:

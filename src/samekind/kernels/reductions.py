@@ -63,10 +63,11 @@ def merge_log_sum_exp(a: LogSums, b: LogSums) -> LogSums:
     return np.logaddexp(a, b)
 
 
-def smallest(D: Array, k: int, first_column: int = 0) -> tuple[Array, IntArray]:
+def smallest(D: Array, k: int, first_column: int = 0, last: NDArray[np.bool_] | None = None) -> tuple[Array, IntArray]:
     """The k smallest of each row, in order, with their columns: (n, m) -> (n, min(k, m)) twice.
 
-    Of equal values the lower column comes first, so that the answer does not depend on how columns are cut up.
+    Of equal values the lower column comes first, so that the answer does not depend on how columns are cut up; those
+    that are marked as `last` (n, m) come after all others.
     """
     n, m = D.shape
     k = min(k, m)
@@ -74,7 +75,7 @@ def smallest(D: Array, k: int, first_column: int = 0) -> tuple[Array, IntArray]:
         return np.empty((n, 0), D.dtype), np.empty((n, 0), np.intp)
     rows, columns = np.nonzero(np.partition(D, k - 1, axis=1)[:, k - 1 : k] >= D)
     values = D[rows, columns]
-    order = np.lexsort((columns, values, rows))
+    order = np.lexsort((columns, values, rows) if last is None else (columns, last[rows, columns], values, rows))
     firsts = np.searchsorted(rows, np.arange(n))
     chosen = order[firsts[:, None] + np.arange(k)]
     return values[chosen], columns[chosen] + first_column

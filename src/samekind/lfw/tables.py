@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from samekind.evaluation import FoldsResult, RocCurve, Table
-from samekind.evaluation.folds import RATES
+from samekind.evaluation.verification import RATES
 from samekind.images.extractor import FAMILIES
 from samekind.images.levels import FamilyName
 from samekind.lfw import paper

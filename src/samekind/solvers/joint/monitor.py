@@ -31,12 +31,22 @@ class Reporter:
     stopped: bool = False
 
     def report(
-        self, problem: JointProblem, state: JointState, iteration: int, objective: float, rank: int, **details: Any
+        self,
+        problem: JointProblem,
+        state: JointState,
+        iteration: int,
+        objective: float,
+        rank: int,
+        factor: Callable[[], Matrix],
+        **details: Any,
     ) -> bool:
+        """`factor` computes L (D, r) of the present metric."""
         iteration += state.earlier_iterations
         left = self._left(problem, state, iteration)
         details = {"n_anchors": problem.objective.n_anchors} | details
-        event = Event("joint", iteration, self.max_iter, objective, rank, details, left=left)
+        event = Event(
+            "joint", iteration, self.max_iter, objective, rank, details, left=left, components=lambda: factor().T
+        )
         self.stopped = bool(self.observe(event))
         return self.stopped
 
@@ -101,8 +111,16 @@ class StageMonitor:
             details = details | {"estimated_error": standard_error(self.state.noise)}
         self.settled |= ends
         self.state = replace(self.state, run=run, values=values)
-        rank = self.stage_solver.rank(point)
-        stop = self.reporter.report(self.stage, self.state, iteration, value, rank, **details)
+        solver = self.stage_solver
+        stop = self.reporter.report(
+            self.stage,
+            self.state,
+            iteration,
+            value,
+            solver.rank(point),
+            lambda: solver.factor(point, solver.n_components),
+            **details,
+        )
         if iteration % self.reporter.keep_every == 0 and not ends:
             self.reporter.keep(self.state)
         return ends or stop

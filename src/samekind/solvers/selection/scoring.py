@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import groupby
 
 import numpy as np
 
@@ -49,8 +50,9 @@ class Scoring:
         scores: list[float] = []
         for panel in panels_of(self.store, groups, self.rows):
             _, gradients = weights.into(BlockForm(panel.Z, panel.columns))
-            for k, G in zip(panel.groups, gradients, strict=True):
-                scores.append(float(self._scores([k], G[np.newaxis], metric)[0]))
+            for _, run in groupby(zip(panel.groups, gradients, strict=True), lambda each: len(each[1])):
+                numbers, G = zip(*run, strict=True)
+                scores += self._scores(numbers, np.stack(G), metric).tolist()
         return np.array(scores)
 
     def sketched(self, laplacian: SketchedLaplacian, groups: Sequence[int], metric: BlockMetric) -> Point:
