@@ -3,7 +3,8 @@
 256 groups of 45 numbers x 12,000 of 13,233 rows, float16 in shards of 200 rows to float32, into an array that is
 there already, as memcpy's target is. Rates count bytes read and bytes written per second; np.copyto moves the same
 bytes in total, in the same run. Rows in rising order are held; rows in random order and a new array for each panel
-are shown; to give a new array its pages takes the system as long as to fill it, for memcpy too.
+are shown; to give a new array its pages takes the system as long as to fill it, for memcpy too. `verify` is what the
+first read of a file costs besides: its checksum, and that its numbers are finite.
 """
 
 import tempfile
@@ -72,7 +73,10 @@ def measure(store: DiskStore, repeats: int) -> None:
     }
     panel(rising, 1, out)  # compiles, maps, and brings the files to memory
     seconds = dict(zip(ways, best_of(list(ways.values()), repeats), strict=True))
+    (verifying,) = best_of([lambda: DiskStore.open(store.path).verify()], repeats)
     report = Report("store")
+    print(f"{'verify':18} {store.nbytes / verifying / 1e9:6.1f} GB/s, one core")
+    report.note("verify_s_per_gb", verifying / (store.nbytes / 1e9))
     for way, taken in seconds.items():
         print(f"{way:18} {moved / taken / 1e9:6.1f} GB/s, {taken * 1e3:6.1f} ms")
         report.note(f"{way}_gb_per_s", moved / taken / 1e9)

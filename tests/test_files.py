@@ -165,3 +165,22 @@ def test_unwritable_folder_names_the_file_asked_for(tmp_path):
         tmp_path.chmod(0o700)
     assert caught.value.filename == str(tmp_path / "a")
     assert names_in(tmp_path) == []
+
+
+@posix_only
+def test_the_new_name_is_durable_too(tmp_path, monkeypatch):
+    """The folder is synchronised after the rename, or a crash may undo it."""
+    steps, replace, fsync = [], os.replace, os.fsync
+
+    def noted_replace(*given):
+        steps.append("replace")
+        replace(*given)
+
+    def noted_fsync(descriptor):
+        steps.append("folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "file")
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "replace", noted_replace)
+    monkeypatch.setattr(os, "fsync", noted_fsync)
+    write_whole(tmp_path / "a", b"new")
+    assert steps == ["file", "replace", "folder"]

@@ -175,3 +175,7 @@ def test_labels_that_nothing_can_be_learned_from_are_named(labels, message):
     else:
         with pytest.raises(ValueError, match=message):
             raise ValueError(said)
+
+
+def test_a_single_class_is_named_as_it_is_written():
+    assert class_count_error(np.array(["only", "only"])).startswith("y has 1 class ('only'), and at least 2 are needed")

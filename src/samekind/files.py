@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import secrets
@@ -35,11 +36,24 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         if target.exists():
             shutil.copymode(target, temporary)
         os.replace(temporary, target)
+        sync_folder(target.parent)
     except BaseException as error:
         temporary.unlink(missing_ok=True)
         if isinstance(error, OSError):
             _blame_target(error, temporary, target)
         raise
+
+
+def sync_folder(folder: Path) -> None:
+    """Make names in a folder durable, where the system can: a rename that is not on disk may be undone by a crash."""
+    if not hasattr(os, "O_DIRECTORY"):  # Windows
+        return
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with contextlib.suppress(OSError):  # not every file system knows how
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _check_replaceable(target: Path) -> None:

@@ -170,8 +170,8 @@ def class_count_error(labels: NDArray[Any]) -> str | None:
     classes, sizes = np.unique(labels, return_counts=True)
     if len(classes) < 2:
         return (
-            f"y has {len(classes)} class ({classes[0]!r}), and at least 2 are needed: a metric is learned from pairs "
-            "of the same class and pairs of other classes. Add samples of another class."
+            f"y has {len(classes)} class ({', '.join(map(repr, classes.tolist()))}), and at least 2 are needed: a "
+            "metric is learned from pairs of the same class and pairs of other classes. Add samples of another class."
         )
     if sizes.max() < 2:
         return (

@@ -92,7 +92,7 @@ def test_a_reader_that_goes_away_is_no_error(home):
     )
     command = [sys.executable, "-c", program, "info", "model", "--json"]
     result = subprocess.run(command, cwd=home, capture_output=True, check=False)
-    assert result.returncode == 1
+    assert result.returncode == 141
     assert not result.stderr
 
 
@@ -142,6 +142,74 @@ def test_a_bug_of_ours_keeps_its_traceback(monkeypatch, tmp_path):
     (tmp_path / "m").touch()
     result = CliRunner().invoke(app, ["info", str(tmp_path / "m")])
     assert isinstance(result.exception, ModuleNotFoundError)
+
+
+class TestStatus:
+    """0 and 1 are answers: all else ends otherwise."""
+
+    def ended(self, body, *, verb="verify", **streams):
+        """A process in which a verb's work is replaced."""
+        program = (
+            "import os, sys, signal, importlib\n"
+            "module, main = (importlib.import_module(f'samekind.cli.{name}') for name in (sys.argv[1], 'main'))\n"
+            f"def work(*given, **named):\n    {body}\n"
+            "import samekind.model.metric as metric\n"
+            "metric.Metric.load = work\n"
+            "main.main()"
+        )
+        given = {"verify": ["verify", "m", "a", "b"], "encode": ["encode", "m", ".", "--out", "c.npy"]}[verb]
+        command = [sys.executable, "-c", program.replace("sys.argv[1]", repr(verb)), *given]
+        return subprocess.run(
+            command, check=False, **({"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | streams)
+        )
+
+    @pytest.mark.parametrize(
+        ("body", "status"),
+        [
+            ("raise RuntimeError('a bug')", 70),
+            ("raise ZeroDivisionError", 70),
+            ("raise RecursionError", 70),
+            ("raise EOFError('ends')", 2),
+            ("raise MemoryError", 2),
+            ("raise ValueError('odd')", 2),
+            ("raise KeyboardInterrupt", 130),
+            ("raise BrokenPipeError(32, 'gone')", 141),
+        ],
+    )
+    def test_of_verify_when_it_does_not_decide(self, tmp_path, body, status):
+        result = self.ended(body, cwd=tmp_path)
+        assert result.returncode == status
+        assert (b"Traceback" in result.stderr) == (status == 70)
+        assert b"extract" not in result.stderr or status == 70
+
+    @pytest.mark.parametrize("said", ["print('same')", "module.say_facts([('Answer', 'same')])"])
+    def test_when_nobody_reads_what_it_prints(self, tmp_path, said):
+        reading, writing = os.pipe()
+        os.close(reading)
+        with os.fdopen(writing, "wb") as pipe:
+            result = self.ended(f"{said}; raise module.typer.Exit(1)", cwd=tmp_path, stdout=pipe)
+        assert result.returncode == 141
+        assert not result.stderr
+
+    def test_when_nobody_reads_its_errors(self, tmp_path):
+        reading, writing = os.pipe()
+        os.close(reading)
+        with os.fdopen(writing, "wb") as pipe:
+            assert self.ended("raise ValueError('odd')", cwd=tmp_path, stderr=pipe).returncode not in (0, 1)
+            assert self.ended("raise RuntimeError('bug')", cwd=tmp_path, stderr=pipe).returncode not in (0, 1)
+
+    @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no full device")
+    def test_when_what_it_prints_cannot_be_written(self, tmp_path):
+        with open("/dev/full", "wb") as full:
+            result = self.ended("print('same'); raise module.typer.Exit(0)", cwd=tmp_path, stdout=full)
+        assert result.returncode == 2
+        assert b"No space left" in result.stderr
+
+    def test_when_a_package_is_missing(self):
+        program = "import sys; sys.modules['typer'] = None; sys.argv = ['samekind', 'verify', 'm', 'a', 'b']\n"
+        program += "import runpy; runpy.run_module('samekind', run_name='__main__')"
+        result = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
+        assert result.returncode == 70
 
 
 def test_printable_leaves_letters_and_escapes_the_rest():

@@ -393,3 +393,17 @@ class TestRealFaces:
         for x, y in np.rint(Frame().places).astype(int):
             around = mean[y - 14 : y + 15, x - 8 : x + 9].mean(axis=1)
             assert abs(int(np.argmin(around)) - 14) <= 4
+
+
+def test_points_far_apart_are_refused_and_take_no_memory():
+    """The picture would be padded to whole blocks of 45,000 x 45,000 pixels."""
+    points = [[-900_000, 50], [900_000, 50], [150, 60]]
+    with pytest.raises(ValueError, match="farther apart than twice the picture"):
+        align_by_points(np.zeros((100, 100), np.float32), points, Frame())
+
+
+@pytest.mark.parametrize("value", ["1e300", "-1e9", "inf", "x"])
+def test_a_landmark_that_is_no_pixel_is_refused_with_its_line(tmp_path, value):
+    (tmp_path / "points.csv").write_text(f"{HEADER},mouth_x,mouth_y\na.png,1,2,{value},4,5,6\n")
+    with pytest.raises(ValueError, match="line 2: right_eye_x must be a number of pixels"):
+        read_landmarks(tmp_path / "points.csv")

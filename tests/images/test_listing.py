@@ -5,6 +5,7 @@ import os
 import pytest
 
 from samekind.images.listing import ImageFile, list_images
+from samekind.images.load import ImageError, load_image
 
 
 def _touch(folder, *names):
@@ -126,5 +127,62 @@ def test_a_name_that_is_not_utf8(tmp_path):
         open(os.fsencode(tmp_path) + b"/\xff.jpg", "wb").close()
     except OSError:
         pytest.skip("this file system takes only UTF-8 names")
-    with pytest.raises(ValueError, match="not valid UTF-8"):
-        list_images(tmp_path, labelled=False)
+    _touch(tmp_path, "1.jpg", "\\xff.jpg")
+    images = list_images(tmp_path, labelled=False)
+    assert [image.name for image in images] == ["1.jpg", "\\xff.jpg", "\\xff.jpg\\"]
+    assert os.fsencode(images[2].path).endswith(b"/\xff.jpg")
+    assert all(image.path.exists() for image in images)
+
+
+def test_a_link_to_itself_is_listed_so_that_loading_reports_it(tmp_path):
+    _touch(tmp_path, "Ann/1.jpg")
+    os.symlink("2.jpg", tmp_path / "Ann" / "2.jpg")
+    os.symlink("round", tmp_path / "Ann" / "round")
+    images = list_images(tmp_path, labelled=True)
+    assert [image.name for image in images] == ["Ann/1.jpg", "Ann/2.jpg"]
+    with pytest.raises(ImageError, match="cannot be read"):
+        load_image(images[1].path)
+
+
+def test_folders_that_link_to_each_other_are_listed_once(tmp_path):
+    """By every path there would be more of them than the age of the universe has seconds."""
+    folders = [tmp_path / f"{number:02d}" for number in range(25)]
+    for folder in folders:
+        _touch(folder, "1.jpg")
+    for folder in folders:
+        for other in folders:
+            os.symlink(other, folder / f"to {other.name}")
+    images = list_images(tmp_path, labelled=True)
+    assert [image.name for image in images] == [f"{number:02d}/1.jpg" for number in range(25)]
+
+
+@pytest.mark.parametrize("name", ["list.csv", "pipe"])
+def test_a_pipe_is_not_waited_for(tmp_path, name):
+    os.mkfifo(tmp_path / name)
+    with pytest.raises((OSError, ValueError), match=r"no plain file|neither a folder nor a CSV"):
+        list_images(tmp_path / name, labelled=True)
+
+
+def test_a_nul_in_a_csv_costs_one_picture(tmp_path):
+    images = list_images(_csv(tmp_path, "file,label\n1.jpg,Ann\na\0b.jpg,Bob\n"), labelled=True)
+    assert [image.label for image in images] == ["Ann", "Bob"]
+    with pytest.raises(ImageError, match="a name that no file can have"):
+        load_image(images[1].path)
+    with pytest.raises(ValueError, match=r"line 3: the label of 2\.jpg has a NUL"):
+        list_images(_csv(tmp_path, "file,label\n1.jpg,Ann\n2.jpg,A\0b\n"), labelled=True)
+
+
+def test_what_is_no_csv_is_reported_with_its_line(tmp_path):
+    long = "x" * 200_000
+    with pytest.raises(ValueError, match="after line 2: this is not a CSV"):
+        list_images(_csv(tmp_path, f"file,label\n1.jpg,Ann\n{long},Bob\n"), labelled=True)
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root reads everything")
+def test_a_folder_that_cannot_be_read_is_listed_so_that_loading_reports_it(tmp_path):
+    _touch(tmp_path, "Ann/1.jpg", "Bob/2.jpg")
+    (tmp_path / "Bob").chmod(0)
+    images = list_images(tmp_path, labelled=True)
+    assert [image.name for image in images] == ["Ann/1.jpg", "Bob/"]
+    with pytest.raises(ImageError, match="a folder that cannot be read"):
+        load_image(images[1].path)

@@ -14,6 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
+from samekind.images import load
+from samekind.images.align import picture_size
 from samekind.images.load import ImageError, LoadedImage, load_image
 
 LFW_A = Path(__file__).parents[3] / "shared" / "data" / "lfw-a" / "images"
@@ -118,6 +120,50 @@ class TestEveryKind:
         expected = (values @ GREY if colours == 3 else values[..., 0]) / largest
         np.testing.assert_allclose(load_image(tmp_path / "a.pgm").grey, expected, atol=2e-7)
 
+    @pytest.mark.parametrize("end", [b"\n", b"\r", b"\r\n"])
+    def test_a_comment_of_netpbm_ends_with_its_line(self, tmp_path, end):
+        """The size that is checked is the size that is decoded."""
+        path = tmp_path / "a.pgm"
+        path.write_bytes(b"P5" + end + b"# 9 9" + end + b"3 2" + end + b"255\n" + bytes(range(6)))
+        np.testing.assert_allclose(load_image(path).grey, np.arange(6).reshape(2, 3) / 255, atol=1e-7)
+        assert picture_size(path) == (3, 2)
+        path.write_bytes(b"P5 1 1 #x\r99999 99999 255\n" + bytes(6))
+        with pytest.raises(ImageError, match="the largest value is 99999"):
+            load_image(path)
+
+    def test_plain_values_of_any_length_and_across_parts(self, tmp_path, monkeypatch):
+        monkeypatch.setattr("samekind.images.netpbm.AT_ONCE", 50)
+        values = _random((20, 30), 65535)
+        words = [b"%d" % value if place % 3 else b"%09d" % value for place, value in enumerate(values.ravel())]
+        (tmp_path / "a.pgm").write_bytes(b"P2 30 20 65535\n" + b"\n \t".join(words))
+        np.testing.assert_allclose(load_image(tmp_path / "a.pgm").grey, values / 65535, atol=1e-7)
+
+    def test_plain_bitmaps(self, tmp_path):
+        (tmp_path / "a.pbm").write_bytes(b"P1 # bits\n3 2\n1 0 1\n010")
+        np.testing.assert_array_equal(load_image(tmp_path / "a.pbm").grey, [[0, 1, 0], [1, 0, 1]])
+
+    @pytest.mark.parametrize("name", ["a.jpg", "a.png"])
+    def test_large_pictures_are_converted_in_strips(self, tmp_path, name, monkeypatch):
+        rgb = cv2.GaussianBlur(_random((61, 80, 3), 255).astype(np.uint8), (9, 9), 2)
+        for image in (Image.fromarray(rgb), Image.fromarray(rgb).convert("CMYK" if name == "a.jpg" else "RGBA")):
+            image.save(tmp_path / name)
+            whole = load_image(tmp_path / name)
+            with monkeypatch.context() as small:
+                small.setattr("samekind.images.load._STRIP", 1000)
+                strips = load_image(tmp_path / name)
+            np.testing.assert_array_equal(strips.grey, whole.grey)
+            assert strips.notes == whole.notes == ()
+
+    def test_deep_png_with_odd_notes_is_silent(self, tmp_path, capfd):
+        """libpng would complain about them on stderr."""
+        values = _random((5, 7, 3), 65535)
+        cv2.imwrite(str(tmp_path / "a.png"), values[..., ::-1].astype(np.uint16))
+        data = (tmp_path / "a.png").read_bytes()
+        odd = 2 * _chunk(b"gAMA", bytes(4)) + _chunk(b"pHYs", b"\xff" * 9)
+        (tmp_path / "b.png").write_bytes(data[:33] + odd + data[33:])
+        np.testing.assert_allclose(load_image(tmp_path / "b.png").grey, values @ GREY / 65535, atol=2e-7)
+        assert capfd.readouterr() == ("", "")
+
     def test_jpeg_is_what_opencv_decodes(self, tmp_path):
         rgb = cv2.GaussianBlur(_random((60, 80, 3), 255).astype(np.uint8), (9, 9), 2)
         for subsampling in (0, 2):
@@ -154,8 +200,8 @@ class TestUnusable:
         ("content", "reason"),
         [
             (b"", "empty"),
-            (b"hello, I am text", "not a JPEG, PNG, PGM or PPM"),
-            (b"GIF89a" + bytes(100), "not a JPEG, PNG, PGM or PPM"),
+            (b"hello, I am text", "not a JPEG, PNG, PBM, PGM or PPM"),
+            (b"GIF89a" + bytes(100), "not a JPEG, PNG, PBM, PGM or PPM"),
             (b"\x89PNG\r\n\x1a\n" + bytes(50), "broken header"),
             (b"\xff\xd8\xff\xe0\x00\x10JFIF", "broken header"),
             (b"P5\n4 4\n255\n" + bytes(10), "10 of 16 bytes"),
@@ -164,6 +210,17 @@ class TestUnusable:
             (b"P5\n2 2\n100\n" + b"\x65" * 4, "above its own largest value 100"),
             (b"P5\n2 2\n70000\n" + bytes(8), "header"),
             (b"P5\n0 2\n255\n", "header|no pixels"),
+            (b"P2\n2 2\n255\n1 2 3 99999999999999999999999", "one of its values has 23 digits"),
+            (b"P2\n2 2\n255\n1 2 3 -392", "not all of its values are numbers"),
+            (b"P2\n2 2\n255\n1 2 3 1_0", "not all of its values are numbers"),
+            (b"P2\n2 2\n255\n1 2 3 +4", "not all of its values are numbers"),
+            (b"P2\n2 2\n255\n1 2 3 4.5", "not all of its values are numbers"),
+            (b"P2\n2 2\n65535\n1 2 3 65536", "it holds 65536"),
+            (b"P2\n300 300\n255\n" + b"1 " * 89_999 + b"9" * 90_000, "one of its values has 90,000 digits"),
+            (b"P1\n2 2\n0 1 2 1", "not all of its values are numbers"),
+            (b"P1\n2 2\n0 1 1", "3 of 4 values"),
+            (b"P4\n9 2\n\1\1\1", "3 of 4 bytes"),
+            (b"P5\n" + b"#" + b"x" * 70_000 + b"\n2 2\n255\n" + bytes(4), "broken header"),
         ],
     )
     def test_says_why(self, tmp_path, content, reason):
@@ -198,6 +255,22 @@ class TestUnusable:
             file.truncate(10**12)  # sparse: it takes no room
         with pytest.raises(ImageError, match="1,000,000,000,000 bytes"):
             load_image(tmp_path / "a.pgm")
+
+    def test_a_flood_of_restart_markers_is_refused(self, tmp_path):
+        data = _jpeg_bytes(restart_marker_blocks=1)
+        assert _try(tmp_path / "a.jpg", data).notes == ()
+        flooded = data[:-2] + b"\xff\xd0" * 2_500_000 + data[-2:]
+        assert "more scans or restart markers" in _try(tmp_path / "a.jpg", flooded).reason
+
+    def test_a_flood_of_scans_is_refused(self, tmp_path):
+        data = _jpeg_bytes()
+        scan = data[data.index(b"\xff\xda") : -2]
+        assert "more scans or restart markers" in _try(tmp_path / "a.jpg", data[:-2] + 200 * scan + data[-2:]).reason
+
+    def test_many_restart_markers_get_short_fillers(self, monkeypatch):
+        monkeypatch.setattr(load, "_FILLER_BYTES", 0)
+        data = bytes(5000)
+        assert len(load._with_filler(data, range(0, 5000, 2))) <= 3 * len(data)
 
     def test_the_error_can_be_pickled(self):
         error = pickle.loads(pickle.dumps(ImageError("a.jpg", "is odd")))
@@ -283,9 +356,10 @@ def test_threads_load_the_same(tmp_path):
             np.testing.assert_array_equal(each, together.grey)
 
 
-def _png(size, *, depth, kind, rows):
-    def chunk(name, content):
-        return struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))
+def _chunk(name, content):
+    return struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))
 
+
+def _png(size, *, depth, kind, rows):
     header = struct.pack(">IIBBBBB", *size, depth, kind, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", header) + _chunk(b"IDAT", zlib.compress(rows)) + _chunk(b"IEND", b"")

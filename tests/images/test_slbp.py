@@ -110,7 +110,7 @@ def test_a_fuzziness_that_cannot_be_is_refused(fuzziness):
 
 @pytest.mark.parametrize("radius", [0, 10, 1.5, "2", None])
 def test_a_radius_that_cannot_be_is_refused(radius):
-    with pytest.raises(ValueError, match=r"radius=.*whole number of pixels from 1 to 9"):
+    with pytest.raises(ValueError, match=r"radius must be a whole number from 1 to 9"):
         SoftLBP(radius=radius)
 
 

@@ -22,6 +22,11 @@ from samekind.model.metric import Metric
 from tests.model.files import EARLIER, assert_refused, parts_of, sealed
 
 quick = settings(max_examples=60, deadline=None)
+EXTRACTOR = {
+    "crop": {"width": 40, "height": 56, "sigma": 1.0},
+    "alignment": "none",
+    "families": [{"name": "cov", "parameters": {"ridge": 0.001}, "regions": [[0, 0, 8, 8]]}],
+}
 
 
 def make_metric(dtype=np.float64, **changes):
@@ -641,7 +646,7 @@ def test_names_too_long_for_a_file_are_refused_when_saving(saved, metric, monkey
 
 @pytest.fixture
 def centred_metric():
-    return make_metric(np.float32, mean=np.array([1, -2, 0.5, 8], np.float32), extractor={"crop": [1, 2]})
+    return make_metric(np.float32, mean=np.array([1, -2, 0.5, 8], np.float32), extractor=EXTRACTOR)
 
 
 def test_the_mean_is_taken_off_the_selected_columns(centred_metric):
@@ -661,7 +666,7 @@ def test_mean_and_extractor_come_back_from_a_file(centred_metric, tmp_path):
     again = Metric.load(tmp_path / "m")
     assert again == centred_metric
     assert again.basis.mean.dtype == np.float32
-    assert again.extractor == {"crop": [1, 2]}
+    assert again.extractor == EXTRACTOR
     assert again == pickle.loads(pickle.dumps(again))
 
 
@@ -682,7 +687,7 @@ def test_a_mean_that_does_not_fit_is_refused(mean):
 @pytest.mark.parametrize("version", EARLIER)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_a_file_of_an_earlier_version_is_read(version, dtype, tmp_path):
-    mean, extractor = np.array([1, -2, 0.5, 8], dtype), {"crop": [1, 2]}
+    mean, extractor = np.array([1, -2, 0.5, 8], dtype), EXTRACTOR
     known = {} if version == 1 else {"mean": mean, "extractor": extractor}
     metric = make_metric(dtype, **known)
     (tmp_path / "m").write_bytes(sealed(*parts_of(metric, version)))
@@ -698,3 +703,97 @@ def test_a_file_of_an_earlier_version_is_read(version, dtype, tmp_path):
 def test_a_metric_of_plain_features_cannot_read_pictures(metric):
     with pytest.raises(ValueError, match=r"learned from plain features .* use transform"):
         metric.encode(np.zeros((150, 110), np.uint8))
+
+
+# -- crafted files -----------------------------------------------------------------------------------------------------
+
+
+def written(metric, tmp_path):
+    """Tensors and notes as a file of this version has them."""
+    metric.save(tmp_path / "whole")
+    arrays, notes = model_file.read_model(tmp_path / "whole")
+    return dict(arrays), notes
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"extractor": {**EXTRACTOR, "crop": {"width": 20_000, "height": 20_000, "sigma": 1}}}, "crop .* too large"),
+        ({"extractor": {**EXTRACTOR, "alignment": "magic"}}, "alignment must be one of none, landmarks, detect"),
+        ({"extractor": []}, "extractor must be an object"),
+        ({"attributes": [["a", 1]]}, "attributes must be a mapping"),
+        ({"basis": []}, "basis must be an object"),
+        ({"basis": {}}, "basis lacks 'n_features'"),
+        ({"threshold": 10**400}, "threshold must be None or a finite number"),
+        ({"threshold": True}, "threshold must be None or a finite number"),
+        ({"normalise": ["unit"]}, "normalise must be one of"),
+        ({"more": 1}, "which this samekind does not know"),
+        ({"calibration": 5}, "A calibration must be a mapping"),
+    ],
+)
+def test_a_crafted_file_is_refused(centred_metric, tmp_path, changes, message):
+    arrays, notes = written(centred_metric, tmp_path)
+    assert_refused(tmp_path / "m", sealed(arrays, notes | changes), message)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("n_features", 10**400), ("n_features", 2**40), ("n_features", 1e3), ("weigh", 10**400), ("groups", 5)],
+)
+def test_a_crafted_basis_is_refused(centred_metric, tmp_path, name, value):
+    arrays, notes = written(centred_metric, tmp_path)
+    assert_refused(tmp_path / "m", sealed(arrays, notes | {"basis": notes["basis"] | {name: value}}), name)
+
+
+@pytest.mark.parametrize("version", EARLIER[1:])
+def test_a_crafted_file_of_an_earlier_version_is_refused(centred_metric, tmp_path, version):
+    tensors, notes = parts_of(centred_metric, version)
+    outside = {**EXTRACTOR, "families": [EXTRACTOR["families"][0] | {"regions": [[300, 0, 8, 8]]}]}
+    assert_refused(tmp_path / "m", sealed(tensors, notes | {"extractor": outside}), "does not lie in the crop")
+
+
+def test_a_checksum_has_its_own_place(metric, tmp_path):
+    """Of no bytes at all it could not be wrong."""
+    tensors, notes = written(metric, tmp_path)
+    assert_refused(
+        tmp_path / "m", save_safetensors(tensors | {"sha256": np.zeros(0, np.uint8)}, {"samekind": json.dumps(notes)})
+    )
+
+
+def test_a_file_of_millions_of_lists_is_refused_before_it_fills_the_memory(metric, tmp_path, monkeypatch):
+    monkeypatch.setattr("samekind.schema.MOST_PARTS", 1000)
+    arrays, notes = written(metric, tmp_path)
+    assert_refused(tmp_path / "m", sealed(arrays, notes | {"attributes": {"a": [[]] * 2000}}))
+
+
+def test_a_pipe_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="a device or a pipe"):
+        Metric.load(tmp_path / "pipe")
+
+
+class TestOverflow:
+    """Infinity is no answer: infinitely far would be called different."""
+
+    def test_of_codes(self, strict_warnings):
+        metric = make_metric(np.float32, components=np.full((3, 4), 1e38, np.float32))
+        with pytest.raises(ValueError, match="codes come out as infinity"):
+            metric.transform(np.full((2, 9), 100, np.float32))
+
+    @pytest.mark.parametrize("normalise", ["none", "root"])
+    def test_of_distances_of_codes(self, strict_warnings, normalise):
+        metric = make_metric(np.float32, normalise=normalise, mean=np.zeros(4))
+        codes = np.array([[1e30, 0, 0], [-1e30, 0, 0]], np.float32)
+        with pytest.raises(ValueError, match="distances come out as infinity"):
+            metric.code_distance(codes[0], codes[1])
+
+    def test_of_flip_free_distances(self, strict_warnings):
+        metric = make_metric(np.float32, mirror="distances")
+        codes = np.array([[1e30, 0, 0, 0], [-1e30, 0, 0, 0]], np.float32)
+        with pytest.raises(ValueError, match="distances come out as infinity"):
+            metric.code_distance(codes[0], codes[1])
+
+    def test_of_distances_of_pairs(self, strict_warnings):
+        metric = make_metric(np.float32, components=np.full((3, 4), 1e30, np.float32))
+        with pytest.raises(ValueError, match="distances come out as infinity"):
+            metric.pair_distance(np.arange(18, dtype=np.float32).reshape(1, 2, 9))

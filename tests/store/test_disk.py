@@ -1,6 +1,7 @@
 """A store on disk hands out what was written, and notices when it is no longer what was written."""
 
 import ast
+import hashlib
 import json
 import mmap
 import os
@@ -229,6 +230,72 @@ def test_a_changed_byte_is_found_and_the_file_named(folder):
         store.verify()
 
 
+def flip(path):
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+
+
+def put_nan(path):
+    """With the right checksum in the record beside it."""
+    array = np.load(path)
+    array[1, 2, 3] = np.nan
+    np.save(path, array)
+    record = path.with_name(f"shard-{path.stem[-5:]}.json")
+    sha256 = json.loads(record.read_text())["sha256"]
+    edited(record, sha256=sha256 | {"cov": hashlib.sha256(path.read_bytes()).hexdigest()})
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"), [(flip, "it was altered after it was written"), (put_nan, "it holds infinity or what is no")]
+)
+class TestTheFirstReadOfAFile:
+    def test_finds_what_was_altered(self, folder, spoil, message):
+        spoil(folder / "cov-00003.npy")
+        store = DiskStore.open(folder)
+        n = len(store) - 4
+        store.panel([0, 4], range(n - 4))  # of other shards
+        store.panel([4], range(len(store)))  # of the other family
+        for _ in range(2):
+            with pytest.raises(StoreError, match=rf"cov-00003.npy is damaged: {message}.*Delete shard-00003.json"):
+                store.panel([0], range(len(store)))
+
+    def test_may_be_told_not_to_look(self, folder, spoil, message):
+        spoil(folder / "cov-00003.npy")
+        store = DiskStore.open(folder, options=ReadOptions(verify=False))
+        assert store.panel([0], range(len(store))).shape == (len(store), 5)
+
+
+def test_a_file_is_verified_once(original, monkeypatch):
+    seen = []
+    monkeypatch.setattr("samekind.store.disk.array_problem", lambda path, sha256: seen.append(path.name))
+    store = DiskStore.open(original, 2, ReadOptions(most_maps=1, worth_threads=0))
+    for _ in range(3):
+        store.panel([0, 4], range(len(store)))
+    assert len(seen) == len(set(seen)) == 2 * sum(bool(record.rows) for record in store.records.values())
+
+
+@pytest.mark.parametrize("at", range(6, 128, 3))
+@pytest.mark.parametrize("value", [0, 10, 39, 40, 123, 255])
+def test_a_damaged_header_of_an_array_is_found_at_opening(folder, at, value):
+    path = folder / "cov-00003.npy"
+    content = bytearray(path.read_bytes())
+    if content[at] == value:
+        return
+    content[at] = value
+    path.write_bytes(content)
+    with pytest.raises(StoreError, match=r"cov-00003\.npy is damaged"):
+        DiskStore.open(folder)
+
+
+@pytest.mark.parametrize("name", ["cov-00003.npy", "shard-00003.json", "manifest.json"])
+def test_a_pipe_is_not_waited_for(folder, name):
+    (folder / name).unlink()
+    os.mkfifo(folder / name)
+    with pytest.raises(StoreError, match=r"no plain file|no manifest\.json"):
+        DiskStore.open(folder)
+
+
 def cut(path):
     os.truncate(path, path.stat().st_size - 2)
 
@@ -292,12 +359,27 @@ def edited(path, **changes):
         ({"format_version": "1"}, "its format version reads '1'"),
         ({"families": None}, "it lacks 'families'"),
         ({"families": [{"name": "../cov", "size": 5, "groups": ["a"]}]}, "names files"),
-        ({"families": [{"name": "cov", "size": "5", "groups": ["a"]}]}, "'5' stands where a count is needed"),
-        ({"images": [["only an id"]]}, "not enough values"),
-        ({"images": [["id", 7]]}, "7 stands where a text is needed"),
+        (
+            {"families": [{"name": "cov", "size": "5", "groups": ["a"]}]},
+            r"size must be a whole number .* but is '5'",
+        ),
+        ({"families": [{"name": "cov", "size": 10**30, "groups": ["a"]}]}, r"families\[0\].size must be"),
+        ({"families": [{"name": "cov", "size": True, "groups": ["a"]}]}, r"families\[0\].size must be"),
+        ({"families": [{"name": "cov", "size": 5, "groups": "ab"}]}, r"families\[0\].groups must be a list"),
+        ({"families": []}, "give at least one"),
+        ({"shard_rows": 0}, "shard_rows must be a whole number"),
+        ({"shard_rows": 1e9}, "shard_rows must be a whole number"),
+        ({"shard_rows": 10**9}, "a shard of so many images takes"),
+        ({"shard_rows": 3}, "do not have 1 to shard_rows=3 images each"),
+        ({"images": [["only an id"]]}, r"images\[0\] must be a list of 2 to 2 values"),
+        ({"images": [["id", 7]]}, r"images\[0\] must be a text .* but is 7"),
+        ({"images": 7}, "images must be a list"),
+        ({"front_end": {"families": [], "crop": 1}}, "The extractor lacks 'alignment'"),
         ({"shards": [[0, 4], [5, 17]]}, "its shards do not cover its images"),
         ({"shards": [[0, 4]]}, "its shards do not cover its images"),
-        ({"front_end": []}, "stands where an object is needed"),
+        ({"front_end": []}, "front_end must be an object"),
+        ({"samekind": 5}, "samekind must be a text"),
+        ({"more": 5}, "it has 'more', which this samekind does not know"),
     ],
 )
 def test_a_wrong_manifest_is_refused(folder, changes, message):
@@ -315,8 +397,10 @@ def test_a_wrong_manifest_is_refused(folder, changes, message):
         ({"rows": [8, 9, 10]}, r"it has 4 digests for 3 rows"),
         ({"rows": [8, 9, 10], "digests": []}, r"cov-00002.npy is damaged: it holds float16 of shape \(3, 4, 5\)"),
         ({"sha256": {"cov": ""}}, "it has checksums of"),
-        ({"skipped": [{"id": "a"}]}, "it lacks 'reason'"),
-        ({"rows": "all"}, "'a' stands where a count is needed"),
+        ({"skipped": [{"id": "a"}]}, r"skipped\[0\] lacks 'reason'"),
+        ({"notes": {"id": "a"}}, "notes must be a list"),
+        ({"rows": "all"}, "rows must be a list"),
+        ({"rows": [8, 9.0, 10, 11]}, r"rows\[1\] must be a whole number"),
     ],
 )
 def test_a_wrong_shard_record_is_refused(folder, changes, message):

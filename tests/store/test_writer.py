@@ -4,6 +4,7 @@ import errno
 import os
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 from collections import namedtuple
@@ -87,7 +88,7 @@ def test_the_same_images_give_the_same_bytes(tmp_path, uninterrupted):
 @posix_only
 @pytest.mark.parametrize(
     ("function", "call"),
-    [("fsync", 1), ("replace", 2), ("replace", 3), ("fsync", 4), ("replace", 6), ("fsync", REPLACED)],
+    [("fsync", 1), ("replace", 2), ("replace", 3), ("fsync", 7), ("replace", 6), ("fsync", 2 * REPLACED - 1)],
 )
 def test_a_killed_run_goes_on_to_the_same_bytes(tmp_path, uninterrupted, function, call):
     folder = tmp_path / "store"
@@ -126,9 +127,9 @@ def test_too_little_room_is_said_before_a_shard_is_written(tmp_path, uninterrupt
 def test_a_disk_that_fills_up_meanwhile_costs_one_shard(tmp_path, uninterrupted, monkeypatch, call):
     calls = []
 
-    def fsync(_):
-        calls.append(1)
-        if len(calls) == call:
+    def fsync(descriptor):
+        calls.append(not stat.S_ISDIR(os.fstat(descriptor).st_mode))
+        if sum(calls) == call:
             raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
@@ -260,6 +261,19 @@ def test_a_file_system_without_locks_is_written_to_all_the_same(tmp_path, monkey
     monkeypatch.setattr(fcntl, "flock", flock)
     write_all(tmp_path)
     assert DiskStore.open(tmp_path).complete
+
+
+def test_a_folder_that_takes_no_files_is_named_itself(tmp_path, monkeypatch):
+    """And not the lock that was tried in it."""
+    import filelock
+
+    def acquire(*_, **__):
+        raise OSError(errno.EROFS, "Read-only file system", str(tmp_path / ".lock"))
+
+    monkeypatch.setattr(filelock.FileLock, "acquire", acquire)
+    with pytest.raises(OSError, match="Nothing can be written here") as raised:
+        opened(tmp_path)
+    assert raised.value.filename == str(tmp_path)
 
 
 def spoilt(name, value):

@@ -139,6 +139,8 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
 
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, "A snapshot is to be kept here, but this is a folder", str(path))
+    if not path.is_file():  # opening a pipe would wait for a writer
+        raise _damaged(path)
     try:
         with safe_open(path, framework="numpy") as file:
             notes = _checked_notes(path, file.metadata() or {})

@@ -4,7 +4,8 @@ extract, fit, verify, encode, index, search, gallery, evaluate, evaluate_retriev
             the verbs: options in, a call of the library, results out
 options     options that several verbs share, and how their texts are read
 output      what is printed: results on stdout, progress and errors on stderr
-progress    progress of a fit, and what is said when it is interrupted (fit, lfw)
+status      the exit status of every command
+progress    progress of a fit, and what is said when it is interrupted
 pictures    pictures to codes with a model (verify, encode, index, search, evaluate)
 frontend    how pictures become descriptors (extract)
 described   stores and models in words

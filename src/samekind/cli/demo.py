@@ -4,10 +4,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from samekind.cli.options import JobsOption, QuietOption
-from samekind.cli.output import say_table
+from samekind.cli.output import Console, say_table
 
 
 def demo(

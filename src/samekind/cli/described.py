@@ -42,11 +42,13 @@ def describe_store(store: DiskStore) -> dict[str, Any]:
 
 
 def describe_front_end(front_end: Mapping[str, Any]) -> dict[str, Any]:
-    """Crop, alignment and parameters; nothing for what was not made of pictures."""
+    """Crop, alignment and parameters of an extractor; nothing for what was not made of pictures."""
+    if "families" not in front_end:
+        return {"crop": None, "alignment": None, "parameters": {}}
     return {
-        "crop": front_end.get("crop"),
-        "alignment": front_end.get("alignment"),
-        "parameters": {family["name"]: family["parameters"] for family in front_end.get("families", ())},
+        "crop": front_end["crop"],
+        "alignment": front_end["alignment"],
+        "parameters": {family["name"]: family["parameters"] for family in front_end["families"]},
     }
 
 

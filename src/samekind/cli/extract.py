@@ -11,6 +11,7 @@ from samekind.cli.described import describe_store, reasons, say_store_lists, sto
 from samekind.cli.frontend import FrontEnd, FrontEndOptions
 from samekind.cli.options import LabelledImagesArgument, OnErrorOption, RunOptions, SeveralOption
 from samekind.cli.output import MOST_SHOWN, counting, duration, plural, say, say_error, say_facts, say_json, say_list
+from samekind.cli.progress import interruptible
 
 if TYPE_CHECKING:
     from samekind.store import DiskStore
@@ -32,9 +33,9 @@ def extract(
 ) -> None:
     """Compute the descriptors of labelled pictures into a store, for `samekind fit`.
 
-    Pictures (JPEG, PNG, PGM, PPM) stand in a folder per label, such as faces/Ann/1.jpg and faces/Bob/1.jpg, or in a
-    CSV with the columns file and label. Each is brought to one crop, and described region by region. Files that cannot
-    be used are reported, each with its reason.
+    Pictures (JPEG, PNG, PBM, PGM, PPM) stand in a folder per label, such as faces/Ann/1.jpg and faces/Bob/1.jpg, or in
+    a CSV with the columns file and label. Each is brought to one crop, and described region by region. Files that
+    cannot be used are reported, each with its reason.
 
     The same command run again goes on where it was interrupted, and adds pictures that are new; what the store was made
     with need not be repeated. Files that were skipped are tried again with --retry.
@@ -64,7 +65,8 @@ def extract(
     else:
         extractor = front_end.extractor_of(DiskStore.open(store))
     run = {"tried": 0}
-    with counting("Describing pictures", shown=not running.quiet) as count:
+    again = "Files already written are whole; the same command, run again, goes on where it stopped."
+    with interruptible(again), counting("Describing pictures", shown=not running.quiet) as count:
 
         def progress(done: int, total: int) -> None:
             run["tried"] = done

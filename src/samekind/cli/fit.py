@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 FEWEST_LABELS = 2  # that can be distinguished
 MOST_TRIED = 8  # that are printed
 GOES_ON = "The same command goes on from the last round that was finished"
+NOT_KEPT = "No model was written. With --checkpoint DIR, a fit that is interrupted can be gone on with."
 
 
 def fit(
@@ -54,6 +55,13 @@ def fit(
         ),
     ] = None,
     memory: MemoryOption = "1GB",
+    unchecked: Annotated[
+        bool,
+        typer.Option(
+            "--unchecked",
+            help="Do not compare the store with its checksums while it is read; saves about a second per GB.",
+        ),
+    ] = False,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of all that is drawn at random.")] = 0,
     running: RunOptions,
 ) -> None:
@@ -88,17 +96,17 @@ def fit(
 
     from samekind.estimators.presets import PRESETS, changed, learner
     from samekind.extraction import with_roots
-    from samekind.store import DiskStore
+    from samekind.store import DiskStore, ReadOptions
 
     given = learning.settings()
     settings = changed(PRESETS[preset], learning.changes or ()) | given
     made = learner(settings, checkpoint=checkpoint, memory_budget=memory, n_jobs=running.jobs, random_state=seed)
-    opened = DiskStore.open(store, n_jobs=running.jobs)
+    opened = DiskStore.open(store, n_jobs=running.jobs, options=ReadOptions(verify=not unchecked))
     train, held = _split(opened, hold_out, seed)
     features: Any = with_roots(opened) if settings["roots"] and opened.front_end else opened
     with (
         warnings.catch_warnings(record=True) as caught,
-        interruptible(None if checkpoint is None else f"{GOES_ON}, kept in {checkpoint}."),
+        interruptible(NOT_KEPT if checkpoint is None else f"{GOES_ON}, kept in {checkpoint}."),
         fit_progress(not running.quiet) as listen,
     ):
         warnings.simplefilter("always", UserWarning)
@@ -139,7 +147,11 @@ def _check_folder(folder: Path, model: Path) -> None:
         raise NotADirectoryError(errno.ENOTDIR, "A checkpoint is a folder; this is a file", str(there))
     if model.resolve() in (folder.resolve(), *folder.resolve().parents):
         raise ValueError(f"--checkpoint {folder} is a folder, but the model is to be the file {model}: name another.")
-    check_writable(there / ".samekind-checkpoint")
+    try:
+        check_writable(there / ".samekind-checkpoint")
+    except OSError as error:
+        error.filename = str(there)  # which was given: nobody knows the file that was tried
+        raise
 
 
 def _split(store: "DiskStore", share: float | None, seed: int) -> tuple["IntArray", "IntArray | None"]:

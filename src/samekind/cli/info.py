@@ -1,7 +1,7 @@
 """`samekind info`"""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,6 +17,9 @@ from samekind.cli.described import (
 )
 from samekind.cli.options import JsonOption
 from samekind.cli.output import MOST_SHOWN, amount, say_facts, say_json, say_list, waiting
+
+if TYPE_CHECKING:
+    from samekind.images.extractor import Part
 
 
 def info(
@@ -61,7 +64,7 @@ def _model(path: Path) -> dict[str, Any]:
     if not path.exists():
         raise ValueError(f"There is no {path}. Give a store (a folder) or a model (a file).")
     metric = Metric.load(path)
-    made = metric.extractor or {}
+    extractor = None if metric.extractor is None else metric.picture_extractor()
     return {
         "kind": "model",
         "path": str(path),
@@ -72,8 +75,8 @@ def _model(path: Path) -> dict[str, Any]:
         "calibration": None if metric.calibration is None else metric.calibration.to_json(),
         "calibration_in_words": [] if metric.calibration is None else metric.calibration.describe(),
         "groups": list(metric.groups),
-        "families": [_family(family) for family in made.get("families", ())],
-        **describe_front_end(made),
+        "families": [] if extractor is None else [_family(part) for part in extractor.parts],
+        **describe_front_end(metric.extractor or {}),
         "attributes": dict(metric.attributes),
         "bytes": path.stat().st_size,
         "samekind": metric.attributes.get("samekind"),
@@ -81,12 +84,8 @@ def _model(path: Path) -> dict[str, Any]:
     }
 
 
-def _family(family: dict[str, Any]) -> dict[str, Any]:
-    from samekind.images.extractor import FAMILIES
-    from samekind.images.levels import FamilyName
-
-    kind = FAMILIES.get(FamilyName.parse(family["name"]).kind)
-    return {"name": family["name"], "groups": len(family["regions"]), "size": getattr(kind, "size", None)}
+def _family(part: "Part") -> dict[str, Any]:
+    return {"name": part.name, "groups": len(part.regions), "size": part.family.size}
 
 
 def _say_model(result: dict[str, Any]) -> None:

@@ -1,8 +1,9 @@
 """`samekind VERB ...`"""
 
-import errno
 import inspect
+import logging
 import sys
+import warnings
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -21,30 +22,21 @@ from samekind.cli.index import index
 from samekind.cli.info import info
 from samekind.cli.lfw import lfw
 from samekind.cli.options import with_groups
-from samekind.cli.output import say_error
 from samekind.cli.search import search
+from samekind.cli.status import errors_as_statuses, run
 from samekind.cli.verify import verify
-
-CANNOT = 2  # exit status, as of wrong usage; 1 is an answer (`verify`: different)
-INTERRUPTED = 130
 
 
 class Verbs(TyperGroup):
-    """Errors that a user can fix are printed as one line, without a traceback."""
+    """Whatever happens ends with its own exit status."""
+
+    def make_context(self, *given: Any, **named: Any) -> Any:
+        with errors_as_statuses():
+            return super().make_context(*given, **named)
 
     def invoke(self, ctx: Any) -> Any:
-        try:
+        with errors_as_statuses():
             return super().invoke(ctx)
-        except (OSError, ValueError, MemoryError, ImportError) as error:
-            if _is_for_others(error):
-                raise
-            say_error(error)
-            raise typer.Exit(CANNOT) from error
-        except KeyboardInterrupt as error:
-            say_error(
-                "interrupted. Files already written are whole; `samekind extract`, run again, goes on where it stopped."
-            )
-            raise typer.Exit(INTERRUPTED) from error
 
 
 class PicturesOrRetrieval(TyperGroup):
@@ -53,11 +45,6 @@ class PicturesOrRetrieval(TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         known = not args or args[0] in self.commands or args[0] == "--help"
         return super().parse_args(ctx, args if known else ["pictures", *args])
-
-
-def _is_for_others(error: Exception) -> bool:
-    """A reader that went away, such as `head`, is typer's to handle; a module that is not there is a bug of ours."""
-    return isinstance(error, ModuleNotFoundError) or (isinstance(error, OSError) and error.errno == errno.EPIPE)
 
 
 app = typer.Typer(
@@ -117,6 +104,13 @@ def _options(
 
 def main() -> None:
     """Run a command."""
+    run(_main)
+
+
+def _main() -> None:
+    # What Pillow has to say about odd pictures is for programmers; ours is in the reasons and remarks.
+    warnings.filterwarnings("ignore", module=r"PIL\b")
+    logging.getLogger("PIL").addHandler(logging.NullHandler())
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # a terminal that lacks a letter gets its number

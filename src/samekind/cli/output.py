@@ -9,13 +9,20 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from rich.console import Console
+from rich.console import Console as RichConsole
 from rich.text import Text
 
 MOST_SHOWN = 20  # entries of a list, unless all are asked for
 SECONDS_PER_LINE = 60  # of progress, where there is no terminal
 
 Count = Callable[[int, int], None]
+
+
+class Console(RichConsole):
+    """The one that all verbs print to: where nobody reads it, that is an error, which `status` gives its own status."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError(errno.EPIPE, "Nobody reads this any more")
 
 
 def printable(text: object) -> str:

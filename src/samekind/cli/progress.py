@@ -5,14 +5,13 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import typer
-from rich.console import Console
 
-from samekind.cli.output import SECONDS_PER_LINE, say_error
+from samekind.cli.output import SECONDS_PER_LINE, Console, say_error
+from samekind.cli.status import INTERRUPTED
 
 if TYPE_CHECKING:
     from samekind.events import Observer
 
-INTERRUPTED = 130  # exit status, as that of every verb
 TITLES = {
     "whitening": "Whitening descriptors",
     "selection": "Choosing regions",
@@ -48,12 +47,10 @@ def titles_under(title: str) -> dict[str, str]:
 
 
 @contextmanager
-def interruptible(kept: str | None) -> Iterator[None]:
-    """Say after Ctrl-C what became of the work, where something is kept."""
+def interruptible(kept: str) -> Iterator[None]:
+    """Say after Ctrl-C what became of the work, and how to go on."""
     try:
         yield
     except KeyboardInterrupt as error:
-        if kept is None:
-            raise
         say_error(f"interrupted. {kept}")
         raise typer.Exit(INTERRUPTED) from error

@@ -128,11 +128,10 @@ def _advice(metric: "Metric", n_entries: int) -> str:
 
 
 def _say_result(result: dict[str, Any]) -> None:
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    from samekind.cli.output import on_one_line
+    from samekind.cli.output import Console, on_one_line
 
     table = Table()
     for column in ("", "id", "label", "name", "distance", "probability"):

@@ -49,8 +49,8 @@ def verify(
     """Say whether two pictures show the same kind: the same person, for a model of faces.
 
     Prints the answer, the probability of "same", and what the threshold means. How pictures are compared (mirror
-    images, distance) is the model's own. The exit status is 0 for the same, 1 for different, and 2 when there is no
-    answer, for example because a picture cannot be used.
+    images, distance) is the model's own. The exit status is 0 for the same, 1 for different, and another, mostly
+    2, when there is no answer, for example because a picture cannot be used.
 
     The model's threshold is that of even odds. --far 1e-3 asks for one that calls a thousandth of different pairs the
     same; it is refused where the model was calibrated on too few labels for that.

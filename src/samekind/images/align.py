@@ -32,6 +32,7 @@ _SMALLEST_SCALE = 0.5
 _PERCENT_HELD, _LEAST_FITTED = 98, 24
 # Where Pillow finds the orientation; it would decode a PNG that has none of these to look behind its pixels.
 _ORIENTED = {"exif", "Raw profile type exif", "xmp", "XML:com.adobe.xmp"}
+_FARTHEST = 1e6  # pixel that a landmark may lie at
 _LYING = range(5, 9)  # orientations that swap width and height
 
 
@@ -232,6 +233,8 @@ def align_by_points(grey: Floats32, points: ArrayLike, frame: Frame) -> Floats32
             f"the points lie around ({middle[0]:g}, {middle[1]:g}), outside the picture of {width} x {height}; "
             "are they from a version of it of another size?"
         )
+    if np.abs(np.asarray(points) - middle).max() > 2 * max(width, height):  # shrinking by so much would take memory
+        raise ValueError(f"the points lie farther apart than twice the picture of {width} x {height} is long")
     scale = math.hypot(matrix[0, 0], matrix[1, 0])
     if not scale > 0:
         raise ValueError("the points cannot be brought to the places of eyes and mouth by turning and scaling")
@@ -327,8 +330,8 @@ def _number(where: str, fields: Mapping[str, str], column: str) -> float:
         number = float(fields[column])
     except ValueError:
         number = math.nan
-    if not math.isfinite(number):
-        raise ValueError(f"{where}: {column} must be a number, but is {fields[column]!r}.")
+    if not abs(number) <= _FARTHEST:
+        raise ValueError(f"{where}: {column} must be a number of pixels, but is {fields[column]!r:.60}.")
     return number
 
 

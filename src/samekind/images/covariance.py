@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from samekind.images.description import checked_ridge
 from samekind.images.integral import box_sum
 from samekind.kernels.compiled import compiled
 from samekind.kernels.logarithm import LANES, logarithm_in_lanes, place
@@ -37,8 +38,7 @@ class Covariance:
     size: ClassVar[int] = SIZE
 
     def __post_init__(self) -> None:
-        if not (np.isfinite(self.ridge) and self.ridge > 0):
-            raise ValueError(f"ridge={self.ridge!r} must be a number above 0, or flat regions have no logarithm.")
+        checked_ridge(self.ridge)
 
     @classmethod
     def with_options(cls, options: Sequence[str]) -> "Covariance":

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from samekind.images.align import Aligner, Frame, Landmarks, Method, Several, aligner_from
 from samekind.images.covariance import Covariance
+from samekind.images.description import PartDescription, check_regions, read_description
 from samekind.images.levels import BASE, FamilyName, Level, margin_for
 from samekind.images.load import ImageError, LoadedImage, load_image
 from samekind.images.regions import DEFAULT_COUNT, Region, enumerate_regions, mirror_places, mirrored_regions
@@ -69,11 +70,18 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class Extractor:
-    """All that turns a picture file into feature groups, and nothing that was learned."""
+    """All that turns a picture file into feature groups, and nothing that was learned.
+
+    Regions lie within the crops of their levels, and crops and regions within the limits of
+    `samekind.images.description`: compiled code relies on it.
+    """
 
     frame: Frame
     alignment: Method
     parts: tuple[Part, ...]
+
+    def __post_init__(self) -> None:
+        check_regions(self.frame, [(part.level, part.regions) for part in self.parts])
 
     @classmethod
     def over(
@@ -208,28 +216,33 @@ class Extractor:
 
     @classmethod
     def from_json(cls, notes: Mapping[str, Any]) -> "Extractor":
+        """From what `to_json` gave, now or before; `samekind.images.description` says what it may be."""
         try:
-            return cls(Frame(**notes["crop"]), notes["alignment"], tuple(map(_part_from_json, notes["families"])))
-        except (KeyError, TypeError, ValueError) as error:
+            described = read_description(dict(notes))
+            return cls(described.frame, described.alignment, tuple(map(_part_from, described.parts)))
+        except ValueError as error:
             raise ValueError(
-                f"This description of an extractor cannot be used ({type(error).__name__}: {error}): it is damaged, or "
-                "was written by a newer samekind."
+                f"This description of an extractor cannot be used: it is damaged, or was written by a newer samekind. "
+                f"{error}"
             ) from error
 
 
-def _part_from_json(notes: Mapping[str, Any]) -> Part:
-    name = FamilyName.parse(notes["name"])
-    regions = np.array(notes["regions"], np.intp).reshape(-1, 4)
-    part = Part(FAMILIES[name.kind](**notes["parameters"]), regions, name.level)
-    if part.name != notes["name"]:
-        raise ValueError(f"{notes['name']!r} has the parameters of {part.name!r}")
+def _part_from(described: PartDescription) -> Part:
+    family = FAMILIES[described.name.kind](**described.parameters)
+    part = Part(family, described.regions, described.name.level)
+    if part.name != described.text:
+        raise ValueError(f"{described.text!r} has the parameters of {part.name!r}.")
     return part
 
 
 def _written(settings: Family | Frame) -> dict[str, Any]:
     """What came later is written only where it is used: all that was made before has it unused."""
     unused = {field.name: field.default for field in fields(settings) if field.metadata.get("later")}
-    return {name: value for name, value in asdict(settings).items() if name not in unused or value != unused[name]}
+    return {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in asdict(settings).items()
+        if name not in unused or value != unused[name]
+    }
 
 
 def picture_from(image: Any, name: str) -> LoadedImage:

@@ -15,6 +15,7 @@ from samekind.images.align import Floats32, Frame, smooth
 from samekind.images.regions import most_regions
 
 LEAST_CROP = 10  # pixels a side, for regions of several sizes
+LEAST_SCALE = 0.01
 MOST_EXTENT = 4  # times the sides of the crop: beyond, a level would mostly show the repeated border of pictures
 
 _NAME = re.compile(r"(?P<kind>\w+)(?P<options>(\+\w+)*)(@(?P<scale>[^:-]+)([:-](?P<crop>.+))?)?")
@@ -32,8 +33,10 @@ class Level:
     crop: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
-        if not 0 < self.scale <= 1:
-            raise ValueError(f"scale={self.scale!r} must be above 0 and at most 1, such as 0.5 for half the size.")
+        if not LEAST_SCALE <= self.scale <= 1:
+            raise ValueError(
+                f"scale={self.scale!r} must be at least {LEAST_SCALE} and at most 1, such as 0.5 for half the size."
+            )
         object.__setattr__(self, "scale", float(f"{self.scale:g}"))  # as its name has it
 
     @property

@@ -5,11 +5,11 @@ from __future__ import annotations
 import csv
 import errno
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-SUFFIXES = (".jpg", ".jpeg", ".png", ".pgm", ".ppm")
+SUFFIXES = (".jpg", ".jpeg", ".png", ".pbm", ".pgm", ".ppm")
 
 _LAYOUT = (
     "Give a folder with one sub-folder of images per label, such as faces/Ann/1.jpg and faces/Bob/1.jpg, "
@@ -39,8 +39,9 @@ def list_images(source: str | os.PathLike[str], *, labelled: bool) -> list[Image
 
     ``source`` is a folder with one sub-folder per label, or a CSV with columns ``file`` (or ``image``, ``path``) and
     ``label``, its paths relative to the CSV. If not ``labelled``, also any folder of images, a CSV without labels, or
-    a single image. Hidden files and files that are no images are passed over. Whether a file can be read shows only
-    when it is loaded.
+    a single image. Hidden files and files that are no images are passed over, and a folder that links lead to again
+    is listed once. Whether a file can be read shows only when it is loaded; folders that cannot be read are in the list
+    as well, so that loading reports them.
     """
     path = Path(source)
     if path.is_dir():
@@ -58,45 +59,73 @@ def list_images(source: str | os.PathLike[str], *, labelled: bool) -> list[Image
 
 
 def _from_folder(folder: Path, labelled: bool) -> list[ImageFile]:
-    names = list(_walk(folder, "", frozenset()))
-    if not names:
+    paths = dict(_named(_walk(folder)))
+    if not paths:
         what = "is empty" if not any(folder.iterdir()) else f"holds no images ({', '.join(SUFFIXES)})"
         raise ValueError(f"The folder {folder} {what}. {_LAYOUT}")
-    stray = [name for name in names if "/" not in name]
+    stray = [name for name in paths if "/" not in name]
     if labelled and stray:
         raise ValueError(
-            f"{len(stray)} of the {len(names)} images stand directly in {folder}, for example {min(stray)}, "
+            f"{len(stray)} of the {len(paths)} images stand directly in {folder}, for example {min(stray)}, "
             f"so they have no label. {_LAYOUT}"
         )
-    return [ImageFile(name, folder / name, name.split("/")[0] if labelled else None) for name in names]
+    return [ImageFile(name, path, name.split("/")[0] if labelled else None) for name, path in paths.items()]
 
 
-def _walk(folder: Path, prefix: str, above: frozenset[str]) -> Iterator[str]:
-    """Names of the images under ``folder``; a link back to a folder ``above`` is not followed."""
-    here = os.path.realpath(folder)
-    if here in above:
-        return
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.name.startswith("."):
+def _walk(folder: Path) -> Iterator[tuple[str, Path]]:
+    """Names and paths of the images under a folder, and of sub-folders that cannot be read, which end with a slash.
+
+    A folder is listed once, under its own name if it stands under ``folder``, else under that of the first link to it:
+    links may run in circles, and folders that link to each other have more paths than can be listed.
+    """
+    waiting: list[tuple[str, Path]] = [("", folder)]
+    links: list[tuple[str, Path]] = []
+    listed: set[tuple[int, int]] = set()
+    while waiting or links:
+        if not waiting:
+            links.sort(reverse=True)
+        prefix, here = waiting.pop() if waiting else links.pop()
+        try:
+            status = os.stat(here)
+            if (status.st_dev, status.st_ino) in listed:
                 continue
+            listed.add((status.st_dev, status.st_ino))
+            with os.scandir(here) as scan:
+                entries = [entry for entry in scan if not entry.name.startswith(".")]
+        except OSError:
+            if here == folder:
+                raise
+            yield prefix, here
+            continue
+        for entry in entries:
             name = prefix + entry.name
-            if entry.is_dir():
-                yield from _walk(Path(entry.path), name + "/", above | {here})
+            if _is_folder(entry):
+                (links if entry.is_symlink() else waiting).append((name + "/", Path(entry.path)))
             elif _is_image(name):
-                _check_name(name, folder)
-                yield name
+                yield name, Path(entry.path)
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # such as a link to itself
+        return False
+
+
+def _named(found: Iterable[tuple[str, Path]]) -> Iterator[tuple[str, Path]]:
+    """The same with names that are text: bytes that are none are written as numbers."""
+    listed = list(found)
+    taken = {name for name, _ in listed}
+    for name, path in listed:
+        text = name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+        while text != name and text in taken:  # of another file
+            text += "\\"
+        taken.add(text)
+        yield text, path
 
 
 def _is_image(name: str) -> bool:
     return name.lower().endswith(SUFFIXES)
-
-
-def _check_name(name: str, folder: Path) -> None:
-    try:
-        name.encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise ValueError(f"The name {name!r} in {folder} is not valid UTF-8; rename the file.") from error
 
 
 def _from_csv(path: Path, labelled: bool) -> list[ImageFile]:
@@ -110,6 +139,8 @@ def _from_csv(path: Path, labelled: bool) -> list[ImageFile]:
         name, label = row.fields[column], row.fields.get("label") or None
         if not name:
             raise ValueError(f"{path}, line {row.line}: the file name is empty.")
+        if label is not None and "\0" in label:
+            raise ValueError(f"{path}, line {row.line}: the label of {name} has a NUL (a byte of 0) in it. Remove it.")
         if labelled and label is None:
             raise ValueError(f"{path}, line {row.line}: the label of {name} is empty. Give one, or remove the line.")
         file = path.parent / name
@@ -120,14 +151,21 @@ def _from_csv(path: Path, labelled: bool) -> list[ImageFile]:
 
 def read_table(path: str | os.PathLike[str]) -> tuple[list[str], list[Row]]:
     """Header (lower case) and rows of a CSV in UTF-8; `ValueError` if it has none or a row does not fit the header."""
+    line = 0
     try:
+        if not os.path.isfile(path) and os.path.exists(path):  # opening a pipe would wait for a writer
+            raise OSError(errno.EINVAL, "This is no plain file; give a CSV", os.fspath(path))
         with open(path, encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file)
-            lines = [(reader.line_num, [field.strip() for field in fields]) for fields in reader if any(fields)]
+            lines = []
+            for fields in reader:
+                line = reader.line_num
+                if any(fields):
+                    lines.append((line, [field.strip() for field in fields]))
     except UnicodeDecodeError as error:
         raise ValueError(f"{os.fspath(path)} is not UTF-8 text ({error}). Save the CSV as UTF-8.") from error
     except csv.Error as error:
-        raise ValueError(f"{os.fspath(path)} is not a CSV: {error}.") from error
+        raise ValueError(f"{os.fspath(path)}, after line {line}: this is not a CSV: {error}.") from error
     if len(lines) < 2:
         what = "holds a header but no rows" if lines else "is empty"
         raise ValueError(f"{os.fspath(path)} {what}. Its first line must name the columns, each other line one image.")

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from samekind.images.description import checked_fuzziness, checked_radius
 from samekind.images.illumination import tan_triggs
 from samekind.images.integral import box_sum, integral_image
 from samekind.kernels.compiled import compiled, compiled_exactly
@@ -24,7 +25,6 @@ SIZE = POINTS * (POINTS - 1) + 3
 _LANES = 32  # pixels side by side
 _ZERO, _ONE = np.float32(0), np.float32(1)
 _ANGLES = 2 * np.pi * np.arange(POINTS) / POINTS
-LARGEST_RADIUS = 9
 
 
 @dataclass(frozen=True)
@@ -46,10 +46,8 @@ class SoftLBP:
     size: ClassVar[int] = SIZE
 
     def __post_init__(self) -> None:
-        if not (np.isfinite(self.fuzziness) and self.fuzziness >= 0):
-            raise ValueError(f"fuzziness={self.fuzziness!r} must be a number of at least 0.")
-        if self.radius not in range(1, LARGEST_RADIUS + 1):
-            raise ValueError(f"radius={self.radius!r} must be a whole number of pixels from 1 to {LARGEST_RADIUS}.")
+        checked_fuzziness(self.fuzziness)
+        checked_radius(self.radius)
 
     @property
     def options(self) -> tuple[str, ...]:
@@ -145,7 +143,8 @@ def _memberships_of_bits(differences: Array, fuzziness: float) -> Array:
     z = differences.reshape(POINTS, -1)
     if fuzziness == 0:
         return (z >= 0).astype(np.float32)
-    memberships: Array = np.clip(0.5 + z / (2 * fuzziness), 0, 1).astype(np.float32)
+    with np.errstate(over="ignore"):  # where it is next to nothing
+        memberships: Array = np.clip(0.5 + z / (2 * fuzziness), 0, 1).astype(np.float32)
     return memberships
 
 

@@ -361,8 +361,9 @@ def _rebuilt(arrays: dict[str, Any], notes: dict[str, Any]) -> Basis:
 
 def _checked_blocks(basis: Basis, n_columns: int) -> dict[str, Any]:
     values = finite_floats(basis.values, "values")  # type: ignore[arg-type]
-    rows = _checked_numbers("rows", basis.rows)  # type: ignore[arg-type]
-    owners = _checked_numbers("owners", basis.owners)  # type: ignore[arg-type]
+    n_groups = len(basis.groups) or n_columns  # where they have no names, each has a column at least
+    rows = _checked_numbers("rows", basis.rows, n_groups)  # type: ignore[arg-type]
+    owners = _checked_numbers("owners", basis.owners, n_groups)  # type: ignore[arg-type]
     if owners.shape != (n_columns,):
         raise ValueError(
             f"owners must name the group of each of the {n_columns} columns, but has shape {owners.shape}."
@@ -378,12 +379,12 @@ def _checked_blocks(basis: Basis, n_columns: int) -> dict[str, Any]:
     }
 
 
-def _checked_numbers(name: str, numbers: ArrayLike) -> Ints:
+def _checked_numbers(name: str, numbers: ArrayLike, most: int) -> Ints:
     array = np.asarray(numbers)
-    if array.ndim != 1 or (array.size and (array.dtype.kind not in "iu" or array.min() < 0)):
+    if array.ndim != 1 or (array.size and (array.dtype.kind not in "iu" or not 0 <= array.min() <= array.max() < most)):
         raise ValueError(
-            f"The {name} of groups must be numbers from 0 on in one dimension, but are {array.dtype} of shape "
-            f"{array.shape}."
+            f"The {name} of groups must be numbers from 0 to {most - 1} in one dimension, but are {array.dtype} of "
+            f"shape {array.shape}" + (f", from {array.min()} to {array.max()}." if array.size else ".")
         )
     own: Ints = read_only(array, np.int64)
     return own

@@ -17,12 +17,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from samekind.schema import LARGEST_COUNT, short
+
 FloatArray = NDArray[np.float64]
 
 # With k false matches a rate is uncertain by 1 / sqrt(k) of itself at the least: by a third at 10.
 LEAST_FALSE_MATCHES = 10
 # Pairs that share a class vary together: with fewer classes a rate on other classes can be anything.
 LEAST_CLASSES = 4
+LARGEST = 1e150  # distance or log-odds: their differences and products stay finite
 FEW_CLASSES = 30  # below it, `describe` warns that figures may change with the classes
 
 
@@ -94,7 +97,7 @@ class Calibration:
         for name in ("n_classes", "n_samples", "n_same", "n_other"):
             object.__setattr__(self, name, _count(getattr(self, name), name))
         if not isinstance(self.source, str):
-            raise ValueError(f"source must be text; got {self.source!r}.")
+            raise ValueError(f"source must be text; got {short(self.source)}.")
         if not all(isinstance(point, OperatingPoint) for point in self.thresholds):
             raise ValueError("thresholds must be OperatingPoint records.")
         _check_knots(self.distances, self.log_odds)
@@ -191,7 +194,7 @@ class Calibration:
         knots, values = np.array(self.distances), np.array(self.log_odds)
         odds = np.interp(d, knots, values)
         if len(knots) > 1:
-            slopes = np.diff(values) / np.diff(knots)
+            slopes = _slopes(knots, values)
             odds += slopes[0] * np.minimum(d - knots[0], 0) + slopes[-1] * np.maximum(d - knots[-1], 0)
         return np.asarray(odds)
 
@@ -225,24 +228,30 @@ def _floats(values: Any, name: str) -> tuple[float, ...]:
     """Finite numbers as floats of Python."""
     if not isinstance(values, list | tuple | np.ndarray):
         raise ValueError(f"{name} must be a list of numbers; got {type(values).__name__}.")
-    numbers = tuple(values.tolist() if isinstance(values, np.ndarray) else values)
+    numbers: tuple[Any, ...] = tuple(values.tolist() if isinstance(values, np.ndarray) else values)
     for number in numbers:
-        if isinstance(number, bool) or not isinstance(number, int | float | np.number) or not math.isfinite(number):
-            raise ValueError(f"{name} must hold finite numbers; got {number!r}.")
+        real = isinstance(number, int | float | np.number) and not isinstance(number, bool)
+        if not real or not -LARGEST <= number <= LARGEST:
+            raise ValueError(f"{name} must hold finite numbers; got {short(number)}.")
     return tuple(map(float, numbers))
 
 
 def _rates(values: Any, name: str) -> tuple[float, ...]:
     rates = _floats(values, name)
     if any(not 0 <= rate <= 1 for rate in rates):
-        raise ValueError(f"{name} must lie between 0 and 1; got {rates!r}.")
+        raise ValueError(f"{name} must lie between 0 and 1; got {short(rates)}.")
     return rates
 
 
 def _count(value: Any, name: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise ValueError(f"{name} must be a positive integer; got {value!r}.")
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value <= LARGEST_COUNT:
+        raise ValueError(f"{name} must be a positive integer; got {short(value)}.")
     return int(value)
+
+
+def _slopes(distances: ArrayLike, log_odds: ArrayLike) -> FloatArray:
+    with np.errstate(over="ignore"):
+        return np.asarray(np.diff(log_odds) / np.diff(distances))
 
 
 def _check_knots(distances: tuple[float, ...], log_odds: tuple[float, ...]) -> None:
@@ -254,6 +263,8 @@ def _check_knots(distances: tuple[float, ...], log_odds: tuple[float, ...]) -> N
         raise ValueError("distances must rise strictly from knot to knot.")
     if any(a <= b for a, b in pairwise(log_odds)):
         raise ValueError("log_odds must fall strictly: a larger distance never makes the same kind likelier.")
+    if len(distances) > 1 and not np.isfinite(_slopes(distances, log_odds)).all():
+        raise ValueError("distances of two knots are so close that the log-odds between them fall without bounds.")
     if not log_odds[0] >= 0 >= log_odds[-1]:
         raise ValueError(f"log_odds must fall from at least 0 to at most 0; got {log_odds[0]:g} to {log_odds[-1]:g}.")
 

@@ -12,7 +12,11 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from samekind.schema import short
+
 Floats: TypeAlias = NDArray[np.floating[Any]]
+
+MOST_FEATURES = 2**31 - 1
 
 
 def finite_floats(values: ArrayLike, name: str) -> Floats:
@@ -26,6 +30,16 @@ def finite_floats(values: ArrayLike, name: str) -> Floats:
     if not np.isfinite(floats).all():
         raise ValueError(f"{name} holds NaN or infinite values; remove or fill them first.")
     return floats
+
+
+def checked_finite(what: str, values: Floats) -> Floats:
+    """What was computed, unless it overflowed: infinity would pass for an answer."""
+    if not np.isfinite(values).all():
+        raise ValueError(
+            f"The {what} come out as infinity or as no number: the features, or the numbers of this metric, are too "
+            "large. Scale the features, or use another model."
+        )
+    return values
 
 
 def _real_array(values: ArrayLike, name: str) -> NDArray[Any]:
@@ -74,8 +88,8 @@ def checked_n_features(n_features: object) -> int:
         number = operator.index(n_features)  # type: ignore[arg-type]
     except TypeError:
         number = 0
-    if number < 1:
-        raise ValueError(f"n_features must be a positive integer, but is {n_features!r}.")
+    if not 1 <= number <= MOST_FEATURES:
+        raise ValueError(f"n_features must be a positive integer up to {MOST_FEATURES}, but is {short(n_features)}.")
     return number
 
 
@@ -87,7 +101,7 @@ def checked_threshold(threshold: object) -> float | None:
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not math.isfinite(number) or isinstance(threshold, str | bytes | bool):
-        raise ValueError(f"threshold must be None or a finite number, but is {threshold!r}.")
+        raise ValueError(f"threshold must be None or a finite number, but is {short(threshold)}.")
     return number
 
 
@@ -97,7 +111,7 @@ def checked_power(weigh: object) -> float:
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not (math.isfinite(number) and number >= 0) or isinstance(weigh, str | bytes | bool):
-        raise ValueError(f"weigh must be a number of at least 0, but is {weigh!r}.")
+        raise ValueError(f"weigh must be a number of at least 0, but is {short(weigh)}.")
     return number
 
 
@@ -105,7 +119,7 @@ def checked_names(name: str, names: Iterable[str]) -> tuple[str, ...]:
     # A lone string is iterable too, but as letters.
     listed = (None,) if isinstance(names, str) or not isinstance(names, Iterable) else tuple(names)
     if not all(isinstance(each, str) for each in listed):
-        raise ValueError(f"{name} must be a sequence of strings, but is {names!r}.")
+        raise ValueError(f"{name} must be a sequence of strings, but is {short(names)}.")
     return tuple(str(each) for each in listed)
 
 
@@ -127,12 +141,14 @@ def checked_mean(mean: ArrayLike, n_columns: int) -> Floats:
 
 def checked_choice(name: str, choice: object, choices: Sequence[str]) -> str:
     if not isinstance(choice, str) or choice not in choices:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, but is {choice!r}.")
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, but is {short(choice)}.")
     return str(choice)
 
 
 def as_json_keeps(name: str, notes: Mapping[str, Any]) -> Mapping[str, Any]:
     """A copy by way of JSON, so that a metric equals itself after a file."""
+    if not isinstance(notes, Mapping):
+        raise ValueError(f"{name} must be a mapping of names and values, but is {short(notes)}.")
     try:
         kept = json.loads(json.dumps(dict(notes), allow_nan=False, default=_numpy_to_plain))
     except (TypeError, ValueError, RecursionError) as error:

@@ -17,6 +17,8 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from samekind.schema import parse_json, short
+
 ADVICE = "Give a file that Metric.save wrote, or copy this one again from where it came."
 
 _FORMAT = "samekind.metric"
@@ -25,6 +27,7 @@ _FORMAT_VERSION = 6
 _NOTES = "samekind"
 _CHECKSUM = "sha256"
 _LONGEST_HEADER = 100_000_000  # safetensors reads no longer one
+LARGEST_FILE = 2_000_000_000  # bytes; 150 components over all features of 13,260 + 13,260 regions take 0.8e9
 
 
 class ModelFileError(ValueError):
@@ -69,6 +72,8 @@ def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, NDArray[Any]], d
 def _open_model(path: Path) -> BinaryIO:
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, "This is a folder; give the model file itself", str(path))
+    if path.exists() and not path.is_file():  # opening a pipe would wait for a writer
+        raise OSError(errno.EINVAL, "This is a device or a pipe; give the model file itself", str(path))
     try:
         return path.open("rb")
     except FileNotFoundError as error:
@@ -81,11 +86,17 @@ def _read(file: BinaryIO) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     head = _read_head(file)
     header = _parse_header(head)
     notes = _checked_notes(header)
+    _check_length(os.fstat(file.fileno()).st_size)
     data = head + file.read()
     _verify(data, _checksum_place(header, len(head)))
     tensors = _tensors(data)
     del tensors[_CHECKSUM]
     return tensors, notes
+
+
+def _check_length(length: int) -> None:
+    if length > LARGEST_FILE:
+        raise ModelFileError(f"the file has {length:,} bytes, but a model has at most {LARGEST_FILE:,}. {ADVICE}")
 
 
 def _read_head(file: BinaryIO) -> bytes:
@@ -105,8 +116,8 @@ def _read_head(file: BinaryIO) -> bytes:
 
 def _parse_header(head: bytes) -> dict[str, Any]:
     try:
-        header = json.loads(head[8:])
-    except (ValueError, RecursionError):
+        header = parse_json(head[8:])
+    except ValueError:
         header = None
     if not isinstance(header, dict):
         raise ModelFileError(f"the file is not a samekind metric, or its header is damaged. {ADVICE}")
@@ -115,17 +126,17 @@ def _parse_header(head: bytes) -> dict[str, Any]:
 
 def _checked_notes(header: dict[str, Any]) -> dict[str, Any]:
     try:
-        notes = json.loads(header["__metadata__"][_NOTES])
+        notes = parse_json(header["__metadata__"][_NOTES])
         found, version = notes["format"], notes["format_version"]
-    except (KeyError, TypeError, ValueError, RecursionError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ModelFileError(f"the file is not a samekind metric, or its header is damaged. {ADVICE}") from error
     if found != _FORMAT:
-        raise ModelFileError(f"the file holds {found!r}, not {_FORMAT!r}. {ADVICE}")
-    if not isinstance(version, int) or version < 1:
-        raise ModelFileError(f"the file is damaged: its format version reads {version!r}. {ADVICE}")
+        raise ModelFileError(f"the file holds {short(found)}, not {_FORMAT!r}. {ADVICE}")
+    if type(version) is not int or version < 1:
+        raise ModelFileError(f"the file is damaged: its format version reads {short(version)}. {ADVICE}")
     if version > _FORMAT_VERSION:
         raise ModelFileError(
-            f"the file has format version {version}, but this samekind reads up to {_FORMAT_VERSION}. "
+            f"the file has format version {short(version)}, but this samekind reads up to {_FORMAT_VERSION}. "
             "Upgrade samekind: pip install --upgrade samekind."
         )
     checked: dict[str, Any] = notes
@@ -134,10 +145,12 @@ def _checked_notes(header: dict[str, Any]) -> dict[str, Any]:
 
 def _checksum_place(header: dict[str, Any], data_start: int) -> slice:
     try:
-        start, stop = header[_CHECKSUM]["data_offsets"]
-        return slice(data_start + operator.index(start), data_start + operator.index(stop))
+        start, stop = map(operator.index, header[_CHECKSUM]["data_offsets"])
     except (KeyError, TypeError, ValueError) as error:
         raise ModelFileError(f"the file is damaged: it has no checksum. {ADVICE}") from error
+    if not (start >= 0 and stop == start + hashlib.sha256().digest_size):
+        raise ModelFileError(f"the file is damaged: its checksum has no place. {ADVICE}")
+    return slice(data_start + start, data_start + stop)
 
 
 def _checksum(data: bytes, place: slice) -> bytes:
@@ -158,5 +171,5 @@ def _tensors(data: bytes) -> dict[str, NDArray[Any]]:
 
     try:
         return dict(load(data))
-    except (SafetensorError, KeyError, ValueError) as error:
+    except (SafetensorError, AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:  # odd types
         raise ModelFileError(f"the file is not readable as safetensors ({error}). {ADVICE}") from error

@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from samekind.feature_store import FeatureStore
 from samekind.files import write_whole
+from samekind.images.description import read_description
 from samekind.kernels.flips import flip_free_distances
 from samekind.kernels.lengths import NORMALISATIONS, Normalise, normalised
 from samekind.kernels.similarity import offset_distances, split_codes
@@ -31,14 +32,17 @@ from samekind.model.fields import (
     as_json_keeps,
     checked_choice,
     checked_components,
+    checked_finite,
     checked_mean,
     checked_threshold,
     finite_floats,
 )
 from samekind.model.file import ADVICE, ModelFileError, content_digest, read_model, to_bytes
 from samekind.model.similarity import Similarity
+from samekind.schema import checked_record
 
 if TYPE_CHECKING:
+    from samekind.images.extractor import Extractor
     from samekind.model.encoder import Encoder
     from samekind.model.explanation import Explanation
 
@@ -46,6 +50,8 @@ Attribute: TypeAlias = str | int | float | bool | list[Any] | dict[str, Any] | N
 
 __all__ = ["Metric", "ModelFileError"]
 
+_USAGE = ("normalise", "mirror", "threshold", "extractor", "attributes")
+_OF_BASIS = ("n_features", "groups", "normalise", "weigh", "feature_names")
 _NOT_OF_CODES = ("threshold", "calibration", "attributes")  # notes that say how codes are judged, or who made them
 
 
@@ -247,8 +253,14 @@ class Metric:
 
     def encoder(self, *, landmarks: Any = None, several: Literal["error", "largest"] = "error") -> Encoder:
         """What `encode` uses, for those who want pictures one by one."""
-        from samekind.images.extractor import Extractor
         from samekind.model.encoder import Encoder
+
+        extractor = self.picture_extractor()
+        return Encoder(extractor, extractor.aligner(landmarks, several), self.transform, self.n_components, self.mirror)
+
+    def picture_extractor(self) -> Extractor:
+        """What makes the selected columns of a picture; ValueError where the metric cannot read pictures."""
+        from samekind.images.extractor import Extractor
 
         if self.extractor is None:
             raise ValueError(
@@ -261,7 +273,7 @@ class Metric:
                 f"This metric reads {self.n_columns} columns, but its extractor makes {extractor.n_features}: the "
                 "two do not belong together."
             )
-        return Encoder(extractor, extractor.aligner(landmarks, several), self.transform, self.n_components, self.mirror)
+        return extractor
 
     @property
     def distance_function(self) -> Callable[[Floats, Floats], Floats] | None:
@@ -284,12 +296,11 @@ class Metric:
             raise ValueError(f"Codes of {first.shape[-1]} and {second.shape[-1]} numbers are of different metrics.")
         own, length = self.distance_function, self.n_components
         if own is not None and first.shape[-1] == length + (self.mirror == "distances"):
-            return own(first, second)
+            with np.errstate(over="ignore", invalid="ignore"):
+                return checked_finite("distances", own(first, second))
         if first.shape[-1] != length:
             raise ValueError(f"Codes have {first.shape[-1]} numbers, but those of this metric have {length}.")
-        between = first - second
-        distances: Floats = np.einsum("ij,ij->i", between, between)
-        return distances
+        return _squared_lengths(first, second)
 
     def pair_distance(self, pairs: ArrayLike) -> Floats:
         """Squared distances (m,) of pairs (m, 2, n_features), or (m, 2, n_columns) for selected columns."""
@@ -299,9 +310,9 @@ class Metric:
         both = self.basis.select(both, "pairs")
         first, second = both[:, 0], both[:, 1]
         if self.is_linear:  # subtracting before projecting keeps the digits of close pairs
-            between = self._projected(self.basis.of_centred(first - second))
-            distances: Floats = np.einsum("ij,ij->i", between, between)
-            return distances
+            with np.errstate(over="ignore", invalid="ignore"):
+                between = self._projected(self.basis.of_centred(first - second))
+            return _squared_lengths(between)
         return self.code_distance(self._codes(first), self._codes(second))
 
     def pair_score(self, pairs: ArrayLike) -> Floats:
@@ -444,12 +455,17 @@ class Metric:
         )
 
     def _codes(self, selected: Floats) -> Floats:
-        return self.codes_of_features(self.basis(selected))
+        with np.errstate(over="ignore", invalid="ignore"):
+            features = self.basis(selected)
+        return self.codes_of_features(features)
 
     def codes_of_features(self, Z: Floats) -> Floats:
-        """Codes of the features (n, basis.n_codes) that the basis gives."""
-        codes = normalised(self._projected(Z), self.normalise)
-        return codes if self.similarity is None else np.hstack([codes, self.similarity(Z)])
+        """Codes of the features (n, basis.n_codes) that the basis gives; ValueError where they are not finite."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            codes = normalised(self._projected(Z), self.normalise)
+            if self.similarity is not None:
+                codes = np.hstack([codes, self.similarity(Z)])
+        return checked_finite("codes", codes)
 
     def _check_similarity(self) -> None:
         if self.similarity is None:
@@ -478,6 +494,13 @@ class Metric:
         return codes
 
 
+def _squared_lengths(first: Floats, second: Floats | float = 0.0) -> Floats:
+    """Of the rows of a difference."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        between = first - second
+        return checked_finite("distances", np.einsum("ij,ij->i", between, between))
+
+
 def _arrays(metric: Metric) -> dict[str, NDArray[Any]]:
     arrays = {f"basis.{name}": array for name, array in metric.basis.arrays().items()}
     if metric.components is not None:
@@ -500,14 +523,18 @@ def _notes(metric: Metric) -> dict[str, Any]:
 
 
 def _from_file(arrays: dict[str, NDArray[Any]], notes: dict[str, Any]) -> Metric:
+    if notes.get("extractor") is not None:
+        read_description(notes["extractor"])
     if notes["format_version"] < 5:
         return _from_earlier_file(arrays, notes)
+    checked_record(notes, "The file", ("format", "format_version", "basis", "calibration", *_USAGE))
+    basis = checked_record(notes["basis"], "basis", _OF_BASIS)
     similarity, calibration = _named("similarity.", arrays), notes["calibration"]
     return Metric(
-        Basis(**_named("basis.", arrays), **notes["basis"]),
+        Basis(**_named("basis.", arrays), **basis),
         arrays.get("components"),
         calibration=None if calibration is None else Calibration.from_json(calibration),
-        **{name: notes[name] for name in ("normalise", "mirror", "threshold", "extractor", "attributes")},
+        **{name: notes[name] for name in _USAGE},
         similarity=Similarity(**similarity) if similarity else None,
     )
 

@@ -9,6 +9,7 @@
       WhitenedStore whiten   groups whitened by PCA on the training samples (section 4 of arXiv:1212.6094)
 
     writer      makes a DiskStore shard by shard                 called by extraction
+    verifying   whether an array is as it was written            called by disk, writer
     base        panels_of: all groups, some side by side         called by solvers, estimators
     scan        many groups at once, stacked in one buffer       called by solvers.selection
 
@@ -19,7 +20,7 @@ the chosen groups of any store. Moments of a group are merged block by block of 
 from samekind.feature_store import FeatureStore
 from samekind.store.array import ArrayStore, GroupArrays
 from samekind.store.base import centred, panels_of
-from samekind.store.disk import DiskStore
+from samekind.store.disk import DiskStore, ReadOptions
 from samekind.store.groups import FeatureGroups
 from samekind.store.manifest import Family, StoreError
 from samekind.store.views import GroupsOf, RootsOf, RowsOf
@@ -34,6 +35,7 @@ __all__ = [
     "FeatureStore",
     "GroupArrays",
     "GroupsOf",
+    "ReadOptions",
     "RootsOf",
     "RowsOf",
     "Shard",

@@ -6,10 +6,12 @@ import hashlib
 import math
 import mmap
 import os
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,6 +29,7 @@ from samekind.store.manifest import (
     read_record,
     shard_file,
 )
+from samekind.store.verifying import array_problem
 from samekind.threads import ThreadPool, effective_threads
 
 _PANEL = np.dtype(np.float32)
@@ -40,6 +43,7 @@ class ReadOptions:
     worth_threads: int = 1 << 22  # bytes of a panel from which on it is read by several threads
     few: float = 0.5  # share of a family's groups up to which they are read one by one, without what lies between them
     cache_share: float = 0.5  # of the machine's memory that groups read ahead may take
+    verify: bool = True  # a file's checksum and numbers when it is first read, which reads all of it once
 
 
 DEFAULT_OPTIONS = ReadOptions()
@@ -82,7 +86,8 @@ class DiskStore(FeatureStore):
     """A store in a folder, as a `FeatureStore`: panels come in float32, whatever fits no memory stays on disk.
 
     Groups are numbered through all families. An unfinished store has the rows made so far. `n_jobs` threads gather
-    a panel, None for every core.
+    a panel, None for every core. A file is compared with its checksum when it is first read, which takes about a second
+    for each GB (`benchmarks/store.py`); `ReadOptions(verify=False)` reads it as it is.
     """
 
     dtype = _PANEL
@@ -113,6 +118,8 @@ class DiskStore(FeatureStore):
         self._numbers = list(self.records)
         self._starts = np.cumsum([0, *(len(record.rows) for record in self.records.values())])
         self._mapped = lru_cache(maxsize=options.most_maps)(self._map)
+        self._sound: set[str] = set()  # files that were verified
+        self._verifying: defaultdict[str, Lock] = defaultdict(Lock)
         self._last_pieces: tuple[IntArray, list[_Piece]] = np.zeros(0, np.intp), []
 
     @classmethod
@@ -269,14 +276,19 @@ class DiskStore(FeatureStore):
                     self._array(part.family, number).read_ahead(wanted)
 
     def verify(self) -> None:
-        """Compare every array with its checksum; `StoreError` names the first that differs."""
-        for number, record in self.records.items():
+        """Compare every array with its checksum; `StoreError` names the first that differs, or is not finite."""
+        for number in self.records:
             for family in self._families:
-                path = self.path / family.file(number)
-                with path.open("rb") as file:
-                    found = hashlib.file_digest(file, "sha256").hexdigest()
-                if found != record.sha256[family.name]:
-                    raise damaged_shard(path, number, "it was altered after it was written")
+                self._verify(family.file(number), number, family.name)
+
+    def _verify(self, file: str, number: int, family: str) -> None:
+        """One array, once, whichever threads ask for it."""
+        with self._verifying[file]:
+            if file not in self._sound:
+                problem = array_problem(self.path / file, self.records[number].sha256[family])
+                if problem:
+                    raise damaged_shard(self.path / file, number, problem)
+                self._sound.add(file)
 
     def content_digest(self) -> str:
         """A hash that changes with the manifest or with any shard's checksum; the arrays themselves are not read."""
@@ -325,15 +337,19 @@ class DiskStore(FeatureStore):
 
     def _array(self, family: Family, number: int) -> _Mapped:
         """What a shard has of a family."""
-        return self._mapped(family.file(number), family.shape(len(self.records[number].rows)))
+        return self._mapped(family.file(number), family.shape(len(self.records[number].rows)), number, family.name)
 
-    def _map(self, file: str, shape: tuple[int, int, int]) -> _Mapped:
+    def _map(self, file: str, shape: tuple[int, int, int], number: int, family: str) -> _Mapped:
         """The bits of an array, which ends its file."""
+        if self.options.verify:
+            self._verify(file, number, family)
         # np.load would parse the header, and Python 3.11 cannot parse in several threads at once.
         count = math.prod(shape)
         with (self.path / file).open("rb") as opened:
             mapped = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
         start = len(mapped) - count * STORED.itemsize
+        if start < 0:
+            raise damaged_shard(self.path / file, number, "it was cut short")
         return _Mapped(np.frombuffer(mapped, np.dtype("<u2"), count, start).reshape(shape), mapped, start)
 
 

@@ -10,20 +10,31 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from samekind.files import whole_file, write_whole
 from samekind.store.disk import DiskStore
-from samekind.store.manifest import MANIFEST, STORED, Family, Manifest, ShardRecord, StoreError, shard_file
+from samekind.store.manifest import (
+    MANIFEST,
+    MOST_SHARD_BYTES,
+    STORED,
+    Family,
+    Manifest,
+    ShardRecord,
+    StoreError,
+    shard_file,
+)
+from samekind.store.verifying import is_finite
+
+if TYPE_CHECKING:
+    from filelock import FileLock
 
 MOST_SHARD_ROWS = 1024
 LOCK = ".lock"
 LEFTOVERS = ".samekind-*.tmp"  # of `whole_file`, when it is killed
-
-_EXPONENT, _MAGNITUDE = 0x7C00, 0x7FFF  # bits of a float16; all of the exponent set is infinity or no number
 
 
 class Shard(NamedTuple):
@@ -35,13 +46,13 @@ class Shard(NamedTuple):
 
 def shard_rows_for(bytes_per_row: int, budget: int) -> int:
     """How many rows fit a budget of bytes: 1 to 1024."""
-    return max(1, min(MOST_SHARD_ROWS, budget // max(1, bytes_per_row)))
+    return max(1, min(MOST_SHARD_ROWS, min(budget, MOST_SHARD_BYTES) // max(1, bytes_per_row)))
 
 
 class StoreWriter:
     """The one that may write to a store now; a context manager."""
 
-    def __init__(self, path: Path, manifest: Manifest, lock: BinaryIO) -> None:
+    def __init__(self, path: Path, manifest: Manifest, lock: FileLock) -> None:
         self.path = path
         self.manifest = manifest
         self._lock = lock
@@ -78,7 +89,7 @@ class StoreWriter:
             if not store or manifest != store.manifest:
                 write_whole(folder / MANIFEST, manifest.to_text())
         except BaseException:
-            lock.close()
+            lock.release()
             raise
         return cls(folder, manifest, lock)
 
@@ -90,7 +101,7 @@ class StoreWriter:
 
     def close(self) -> None:
         """Let another writer in."""
-        self._lock.close()
+        self._lock.release()
 
     def pending(self) -> list[Shard]:
         """The shards still to be written."""
@@ -194,9 +205,8 @@ class StoreWriter:
 
 def _check_finite(array: NDArray[np.float16], family: Family, ids: list[str]) -> None:
     for group, values in zip(family.groups, array, strict=True):
-        bits = values.view(np.uint16) & _MAGNITUDE
-        if bits.max(initial=0) >= _EXPONENT:
-            row = int(np.flatnonzero((bits >= _EXPONENT).any(axis=1))[0])
+        if not is_finite(values.view(np.uint16)):
+            row = int(np.flatnonzero(~np.isfinite(values).all(axis=1))[0])
             raise ValueError(
                 f"Image {ids[row]!r} has infinity or no number in group {family.name!r} {group!r}: a store holds "
                 "finite float16, up to 65,504. Scale the descriptor, or skip the image."
@@ -224,11 +234,9 @@ def _write_array(path: Path, array: NDArray[np.float16]) -> str:
 
 
 def _check_new(asked: Manifest, images: Sequence[tuple[str, str]]) -> None:
-    names = [family.name for family in asked.families]
-    if not names or len(set(names)) < len(names):
-        raise ValueError(f"families={names}: give at least one, each with a name of its own.")
     if asked.shard_rows < 1:
         raise ValueError(f"shard_rows={asked.shard_rows}: a shard holds at least one image.")
+    asked.check_families()
     seen: set[str] = set()
     for image, _ in images:
         if image in seen:
@@ -248,23 +256,23 @@ def _make_folder(folder: Path) -> None:
         )
 
 
-def _locked(folder: Path) -> BinaryIO:
-    """A file that no other writer holds; it is let go when it is closed, and when the process ends, however."""
-    file = (folder / LOCK).open("ab")
-    try:
-        import fcntl
+def _locked(folder: Path) -> FileLock:
+    """A lock that no other writer holds; it is let go when it is released, and when the process ends, however."""
+    from filelock import FileLock, Timeout
 
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except ImportError:  # Windows
-        pass
-    except BlockingIOError as error:
-        file.close()
+    lock = FileLock(folder / LOCK, thread_local=False)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout as error:
         raise StoreError(
             f"{folder}: another extraction is writing to this store. Wait until it ends, or choose another folder."
         ) from error
-    except OSError:  # a file system without locks
+    except NotImplementedError:  # a file system without locks
         pass
-    return file
+    except OSError as error:
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT):
+            raise OSError(error.errno, f"Nothing can be written here ({error.strerror})", str(folder)) from error
+    return lock
 
 
 def _check_same(folder: Path, present: Manifest, asked: Manifest) -> None:
