@@ -29,7 +29,7 @@ check: $(VENV)/.installed  ## linters, types, import layers
 	$(BIN)/lint-imports --no-cache
 
 bench: $(VENV)/.installed  ## the quick form of every benchmark
-	for name in imports descriptors encode extract store gradient memory solvers lmnn; do $(BIN)/python benchmarks/$$name.py --quick || exit 1; done
+	for name in imports descriptors encode extract store gradient memory solvers lmnn serve; do $(BIN)/python benchmarks/$$name.py --quick || exit 1; done
 
 clean:
 	find src -name '*.nb[ci]' -delete

@@ -47,6 +47,20 @@ class ThreadPool:
             pass
 
 
+class Workers:
+    """`n_threads` threads that do what is submitted, until `close`."""
+
+    def __init__(self, n_threads: int, name: str) -> None:
+        self._pool = ThreadPoolExecutor(n_threads, thread_name_prefix=name)
+
+    def submit(self, function: Callable[..., Result], *arguments: Any) -> Future[Result]:
+        return self._pool.submit(function, *arguments)
+
+    def close(self) -> None:
+        """Wait for what is under way; what has not begun is cancelled."""
+        self._pool.shutdown(cancel_futures=True)
+
+
 def _in_order(
     pool: ThreadPoolExecutor, function: Callable[[Item], Result], items: Iterable[Item], most: int
 ) -> Iterator[Result]:

@@ -9,6 +9,7 @@ import pytest
 
 from samekind import Metric
 from samekind.demo.study import COLUMNS
+from samekind.gallery import Gallery
 
 pytestmark = pytest.mark.slow
 
@@ -50,6 +51,19 @@ def test_demo_report_is_one_self_contained_page(demo):
     outside = [link for link in re.findall(r"https?://[^\s\"'<)]+", page) if "w3.org" not in link]
     assert not [link for link in outside if not link.startswith(("http://purl.org", "https://matplotlib.org"))]
     assert not re.search(r"<(script|link|img)\b", page)
+
+
+def test_demo_leaves_a_gallery_and_says_how_to_open_it(demo):
+    folder, result = demo
+    path = folder / "samekind-demo" / "digits.gallery"
+    line = next(line for line in result.stdout.splitlines() if line.startswith("Open:"))
+    assert line.endswith("serve samekind-demo/digits.gallery")
+    metric = Metric.load(folder / "samekind-demo" / "model.safetensors")
+    assert metric.threshold == metric.calibration.threshold
+    with Gallery.open(path, read_only=True) as gallery:
+        assert gallery.labels() == {str(digit): 60 for digit in range(10)}
+        gallery.check_model(metric)
+        assert gallery.thumbnail(1).startswith(b"\x89PNG")
 
 
 def test_unwritable_target_is_reported_in_one_line(tmp_path):

@@ -149,6 +149,12 @@ def test_a_folder_that_is_no_gallery(tmp_path):
         assert "is not a gallery" in refused("gallery", verb, tmp_path)
 
 
+def test_index_keeps_thumbnails_where_asked_to(home, tmp_path):
+    as_json("index", home / "model", home / "pictures" / "person 00", tmp_path / "g", "--quiet", "--thumbnails")
+    with Gallery.open(tmp_path / "g", read_only=True) as opened:
+        assert all(opened.thumbnail(record.id).startswith(b"\x89PNG") for record in opened.find())
+
+
 def test_doctor_finds_a_copy_and_a_wrong_label_and_shows_pictures(home, tmp_path):
     shutil.copytree(home / "pictures", tmp_path / "album")
     shutil.copy(tmp_path / "album/person 03/1.png", tmp_path / "album/person 03/copy.png")

@@ -1,6 +1,9 @@
 """`samekind demo`"""
 
+import os
+import sys
 from pathlib import Path
+from shutil import which
 from typing import Annotated
 
 import typer
@@ -23,8 +26,10 @@ def demo(
     covariance and soft-LBP descriptors of many regions into a store; lets samekind choose a few regions and learn a
     short code; and compares it with Euclidean distance, PCA, LDA and NCA on the same descriptors: can two pictures of
     digits not in the training set be recognised as the same (verification), and found (retrieval)? Needs no network.
-    Leaves pictures, store, model.safetensors and report.html behind, for the other commands to be tried on.
+    Leaves pictures, store, model.safetensors, digits.gallery and report.html behind, for the other commands to be tried
+    on: `samekind serve --demo` opens a page with all of it.
     """
+    from samekind.demo.gallery import write_gallery
     from samekind.demo.report import write_demo_report
     from samekind.demo.study import run_study
 
@@ -35,6 +40,20 @@ def demo(
     model, report = out / "model.safetensors", out / "report.html"
     study.metric.save(model)
     write_demo_report(report, study)
-    console.print(f"Store:  {study.store.path}\nModel:  {model}\nReport: {report}", highlight=False, markup=False)
+    gallery = write_gallery(out, study)
     one, other = study.examples
-    console.print(f"Try:    samekind verify {model} {one} {other}", highlight=False, markup=False, soft_wrap=True)
+    command = _command()
+    places = {"Store": study.store.path, "Model": model, "Gallery": gallery, "Report": report}
+    lines = {
+        **places,
+        "Try": f"{command} verify {model} {one} {other} --explain {out / 'why.png'}",
+        "Open": f"{command} serve {gallery}",
+    }
+    for name, line in lines.items():
+        console.print(f"{name + ':':<8} {line}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _command() -> str:
+    """What runs samekind from here: its name, or where the environment of this Python has it."""
+    beside = Path(sys.executable).parent / "samekind"
+    return os.path.relpath(beside) if which("samekind") is None and beside.exists() else "samekind"

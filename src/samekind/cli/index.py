@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 AT_ONCE = 256  # pictures that are encoded, then added durably
 UNUSABLE = 1  # exit status
+THUMBNAIL = 96  # pixels a side at the most
 
 
 def index(
@@ -33,6 +34,9 @@ def index(
     ],
     reading: PictureOptions,
     running: RunOptions,
+    thumbnails: Annotated[
+        bool, typer.Option("--thumbnails", help="Keep a small grey copy of each picture, for `samekind serve` to show.")
+    ] = False,
 ) -> None:
     """Add pictures to a gallery, which `samekind search` finds them in.
 
@@ -57,7 +61,7 @@ def index(
         new = [file for file in files if as_text(file.name) not in known]
         again = "What was added is in the gallery; the same command, run again, goes on where it stopped."
         with interruptible(again), counting("Adding pictures", shown=not running.quiet) as count:
-            skipped, notes = _add_all(opened, metric, encoder, new, reading.on_error, running.jobs, count)
+            skipped, notes = _add_all(opened, metric, encoder, new, reading.on_error, running.jobs, count, thumbnails)
         total, location = len(opened), opened.location
     result = {
         "gallery": location,
@@ -100,6 +104,7 @@ def _add_all(
     on_error: OnError,
     jobs: int | None,
     count: Count,
+    thumbnails: bool,
 ) -> tuple[dict[str, str], dict[str, tuple[str, ...]]]:
     skipped: dict[str, str] = {}
     notes: dict[str, tuple[str, ...]] = {}
@@ -118,11 +123,19 @@ def _add_all(
                 label=[None if file.label is None else as_text(file.label) for file in kept],
                 name=[as_text(file.name) for file in kept],
                 source=[as_text(str(file.path.absolute())) for file in kept],
+                thumbnails=[_thumbnail(file.path) for file in kept] if thumbnails else None,
                 model=metric,
             )
         skipped |= encoded.skipped
         notes |= encoded.notes
     return skipped, notes
+
+
+def _thumbnail(path: Path) -> bytes:
+    from samekind.images.load import load_image
+    from samekind.images.save import png_bytes
+
+    return png_bytes(load_image(path).grey, most=THUMBNAIL)
 
 
 def as_text(name: str) -> str:

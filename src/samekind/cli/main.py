@@ -23,6 +23,7 @@ from samekind.cli.info import info
 from samekind.cli.lfw import lfw
 from samekind.cli.options import with_groups
 from samekind.cli.search import search
+from samekind.cli.serve import serve
 from samekind.cli.status import errors_as_statuses, run
 from samekind.cli.verify import verify
 
@@ -51,7 +52,7 @@ app = typer.Typer(
     cls=Verbs,
     name="samekind",
     help="Learn, from labelled examples, when two things are of the same kind.",
-    epilog="From pictures to an answer: extract, fit, then verify, encode or evaluate, or index and search. "
+    epilog="From pictures to an answer: extract, fit, then verify, encode or evaluate, or index, search and serve. "
     "`samekind VERB --help` explains each.",
     no_args_is_help=True,
     add_completion=False,
@@ -64,7 +65,7 @@ def _help(verb: Callable[..., None]) -> str:
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in inspect.cleandoc(verb.__doc__ or "").split("\n\n"))
 
 
-for verb in (extract, fit, verify, encode, index, search, info, demo, lfw):
+for verb in (extract, fit, verify, encode, index, search, serve, info, demo, lfw):
     app.command(help=_help(verb))(with_groups(verb))
 
 judge = typer.Typer(

@@ -65,6 +65,7 @@ def verify(
     Example: samekind verify faces.safetensors anna.jpg unknown.jpg --explain why.png
     """
     from samekind.model.metric import Metric
+    from samekind.service.answers import verify_answer
 
     if far is not None and threshold is not None:
         raise ValueError("--far and --threshold both say where same ends: give one of them.")
@@ -78,18 +79,10 @@ def verify(
     features = [encoder.describe(each) for each in aligned]
     codes = encoder.codes(features)
     distance = float(metric.code_distance(codes[:1], codes[1:])[0])
-    same = distance <= limit
-    calibration = metric.calibration
     result = {
         "a": str(a),
         "b": str(b),
-        "same": same,
-        "probability": None if calibration is None else float(calibration.probability([distance], prior)[0]),
-        "prior": prior,
-        "distance": distance,
-        "threshold": limit,
-        "false_match_rate": _false_match_rate(metric, limit),
-        "mirror": metric.mirror,
+        **verify_answer(metric, distance, limit, prior),
         "notes": {str(path): each.notes for path, each in zip((a, b), aligned, strict=True) if each.notes},
     }
     if explain is not None:
@@ -98,7 +91,7 @@ def verify(
         say_json(result)
     else:
         _say_result(result, metric)
-    if not same:
+    if not result["same"]:
         raise typer.Exit(DIFFERENT)
 
 
@@ -133,14 +126,6 @@ def _explain(
     drawn.figure_.savefig(file, format="png", dpi=120)
     write_whole(path, file.getvalue())
     return made.to_json() | {"picture": str(path)}
-
-
-def _false_match_rate(metric: "Metric", threshold: float) -> float | None:
-    """What the threshold means, where that is known."""
-    calibration = metric.calibration
-    if calibration is None or calibration.smallest_rate is None:
-        return None
-    return float(calibration.false_match_rate(threshold))
 
 
 def _kind(metric: "Metric") -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -21,6 +22,7 @@ from samekind.evaluation import (
     Table,
     VerificationResult,
     best_threshold,
+    calibrate,
     label_pairs,
     pair_distances,
     retrieve,
@@ -78,10 +80,13 @@ class Study:
     def table(self) -> Table:
         return Table(COLUMNS, [outcome.values() for outcome in self.outcomes])
 
-    @property
+    @cached_property
     def metric(self) -> Metric:
-        """What was learned, with the threshold that was chosen on other pictures of the trained digits."""
-        return self.model.metric_.with_threshold(self.outcomes[-1].verification.threshold)
+        """What was learned, calibrated on other pictures of the trained digits."""
+        rows, metric = Split.of(self.store.labels).threshold, self.model.metric_
+        source = "other pictures of the trained digits"
+        codes, labels = self.model.transform(self.store, rows=rows), self.store.labels[rows]
+        return metric.with_calibration(calibrate(codes, labels, distance=metric.distance_function, source=source))
 
     @property
     def examples(self) -> tuple[Path, Path]:

@@ -57,10 +57,7 @@ class DetectAlignment:
         _detector()
 
     def __call__(self, image: LoadedImage, name: str) -> Aligned:
-        try:
-            faces = find_faces(image.grey, self.min_confidence)
-        except Exception as error:  # its array code trips over odd boxes in many ways
-            raise ImageError(name, f"the face detector failed on it ({type(error).__name__}: {error})") from error
+        faces = self.found(image, name)
         if not faces:
             raise ImageError(name, "no face found; remove the image, or give landmarks for it")
         if len(faces) > 1 and self.several == "error":
@@ -69,6 +66,13 @@ class DetectAlignment:
             )
         notes = (f"{len(faces)} faces found, the largest taken",) if len(faces) > 1 else ()
         return Aligned(aligned_picture(image, name, faces[0].points, self.frame), image.notes + notes)
+
+    def found(self, image: LoadedImage, name: str) -> list[Face]:
+        """All faces, the largest first; maybe none."""
+        try:
+            return find_faces(image.grey, self.min_confidence)
+        except Exception as error:  # its array code trips over odd boxes in many ways
+            raise ImageError(name, f"the face detector failed on it ({type(error).__name__}: {error})") from error
 
 
 def find_faces(grey: NDArray[np.float32], min_confidence: float = 0.9) -> list[Face]:

@@ -8,6 +8,7 @@ import re
 import stat
 from array import array
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -83,10 +84,39 @@ def load_image(path: str | os.PathLike[str], *, max_pixels: int = 100_000_000) -
     as far as it goes, and carries a note.
     """
     name = os.fspath(path)
-    try:
+    with _explained(name):
         data = _read(name, max_pixels)
         decode, _ = _kind(data[:16])
         return decode(data, max_pixels)
+
+
+def decode_image(data: bytes, name: str, *, max_pixels: int = 100_000_000) -> LoadedImage:
+    """The same of the content of a file; `name` is what errors call it."""
+    with _explained(name):
+        width, height = _header_size(data)
+        _check_size(width, height, len(data), max_pixels)
+        decode, _ = _kind(data[:16])
+        return decode(data, max_pixels)
+
+
+def header_size(data: bytes, name: str) -> tuple[int, int]:
+    """Width and height that the header of a file's content gives, not turned upright."""
+    with _explained(name):
+        return _header_size(data)
+
+
+def _header_size(data: bytes) -> tuple[int, int]:
+    if not data:
+        raise _Unusable("is empty (0 bytes)")
+    _, open_header = _kind(data[:16])
+    return _size(open_header, io.BytesIO(data))
+
+
+@contextmanager
+def _explained(name: str) -> Iterator[None]:
+    """Whatever goes wrong becomes an `ImageError`."""
+    try:
+        yield
     except (_Unusable, netpbm.NetpbmError) as error:
         raise ImageError(name, str(error)) from error.__cause__
     except FileNotFoundError as error:
