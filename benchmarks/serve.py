@@ -23,6 +23,7 @@ from servefuzz import fuzz
 
 VERIFY_MS, PAINT_MS, PAGE_KB = 60, 1000, 200
 GROWTH = 1.05  # of the resident set, after warm-up
+CROP_BYTES = 4 * 110 * 150  # of a picture that is kept, the most of it
 AXE = "axe-core@4.10.3"
 
 
@@ -67,6 +68,14 @@ async def alone(made: Service, n: int) -> Load:
         await load.search(client, a)
     client.close()
     return load
+
+
+async def fill(made: Service, memory: str) -> None:
+    """Send pictures until the service's memory for them is full, so that it grows no more by them."""
+    load, client, (a,) = Load(), Client(made.port), pictures(1)
+    for _ in range(int(1.05e6 * int(memory.removesuffix("MB")) / CROP_BYTES)):
+        await load.until_right(client, "POST", "/api/pictures", a)
+    client.close()
 
 
 async def together(made: Service, n_clients: int, seconds: float, memory: list[float]) -> Load:
@@ -130,6 +139,7 @@ def measure_page(report: Report, made: Service, folder: Path) -> None:
         browser = started.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         context = browser.new_context()
         page = context.new_page()
+        page.set_default_timeout(120_000)
         seen: list[tuple[str, Any]] = []
         page.on("response", lambda answer: seen.append((answer.url, answer)))
         page.goto(made.link)
@@ -168,6 +178,8 @@ def _axe_findings(page: Any, axe: str, first: Path, second: Path) -> list[list[s
         page.set_input_files("[data-slot=query] .file", first)
         page.locator("#hits h2").wait_for()
         found.append(_checked(page, f"{scheme} {width} found"))
+        page.locator("#tab-mistakes").click()
+        found.append(_checked(page, f"{scheme} {width} mistakes"))
     return found
 
 
@@ -184,14 +196,16 @@ def main() -> None:
     made_parser.add_argument("--fuzzed", type=int, help="how many wrong requests")
     given = made_parser.parse_args()
     report = Report("serve")
-    n_codes, seconds, n_clients = (20_000, 10, 200) if given.quick else (100_000, 60, 200)
+    # Memory for the two pictures that each client has under way.
+    n_codes, seconds, n_clients, memory = (20_000, 10, 50, "8MB") if given.quick else (100_000, 60, 200, "32MB")
     n_fuzzed = given.fuzzed or (1_500 if given.quick else 100_000)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         gallery, _ = made_gallery(folder, n_codes)
         messages = folder / "messages.txt"
-        with service(gallery, messages, "--memory", "4MB" if given.quick else "32MB") as made:
+        with service(gallery, messages, "--memory", memory) as made:
             if given.only in (None, "load"):
+                asyncio.run(fill(made, memory))
                 measure_load(report, made, n_clients, seconds, 20 if given.quick else 100)
             if given.only in (None, "page"):
                 measure_page(report, made, folder)

@@ -1,7 +1,7 @@
 """Long runs: `python -m tests.fuzz --cases 100000` [--kinds models,pictures] [--first 0] [--seconds 600].
 
-Prints a line of figures for each kind, and what was found with its seed; the exit status is 1 where anything was. A
-seed is run again by `--first SEED --cases 1`.
+Prints a line of figures for each kind (as they grow, to stderr), and what was found with its seed; the exit status is 1
+where anything was. A seed is run again by `--first SEED --cases 1`.
 """
 
 import argparse
@@ -23,7 +23,7 @@ def main():
     given = parser.parse_args()
     found = 0
     for kind in given.kinds.split(","):
-        outcome = run(kind, given.first, given.cases, given.seconds)
+        outcome = run(kind, given.first, given.cases, given.seconds, lambda so_far: report(so_far, sys.stderr))
         report(outcome)
         found += len(outcome.found)
     sys.exit(bool(found))

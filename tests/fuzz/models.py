@@ -6,7 +6,6 @@ from dataclasses import replace
 import numpy as np
 
 from samekind.cli.info import _model, _say_model
-from samekind.cli.verify import _false_match_rate
 from samekind.images.align import Frame
 from samekind.images.extractor import Extractor
 from samekind.model import file as model_file
@@ -67,7 +66,8 @@ class Models:
             assert np.isfinite(distance)
             if metric.calibration is not None:
                 assert 0 <= metric.calibration.probability([distance])[0] <= 1
-                _false_match_rate(metric, distance)
+                if metric.calibration.smallest_rate is not None:
+                    assert 0 <= metric.calibration.false_match_rate(distance) <= 1
 
 
 def _plain():

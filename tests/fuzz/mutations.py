@@ -66,7 +66,7 @@ def spoilt_json(rng, tree):
             at = at[name]
         kind = rng.random()
         if kind < 0.7:
-            at[last] = rng.choice(ODD) if rng.random() < 0.97 else nested(rng.choice([50, 200]))
+            at[last] = copy.deepcopy(rng.choice(ODD)) if rng.random() < 0.97 else nested(rng.choice([50, 200]))
         elif kind < 0.8:
             del at[last]
         elif kind < 0.9 and isinstance(at, list):

@@ -111,7 +111,7 @@ def _spoilt_png(rng, data):
         name, content = chunks[at]
         kind = rng.random()
         if name == b"IDAT" and kind < 0.4:
-            content = zlib.compress(spoilt_bytes(rng, zlib.decompress(content)) if kind < 0.3 else bytes(10**7))
+            content = zlib.compress(spoilt_bytes(rng, _unpacked(content)) if kind < 0.3 else bytes(10**7))
             chunks[at] = (name, content)
         elif kind < 0.7:
             chunks[at] = (name, spoilt_bytes(rng, content))
@@ -131,3 +131,10 @@ def _spoilt_png(rng, data):
         struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))
         for name, content in chunks
     )
+
+
+def _unpacked(content):
+    try:
+        return zlib.decompress(content)
+    except zlib.error:  # spoilt before
+        return content

@@ -141,7 +141,10 @@ def _work(kind, room, first, stop, current):
 def _case(room, seed):
     """None where it was accepted, the error where it was refused, else a text: what must not happen."""
     rng, said = random.Random(seed), io.StringIO()
-    room.make(rng)
+    try:
+        room.make(rng)
+    except Exception:
+        return f"The case could not be made:\n{traceback.format_exc()}"
     try:
         with warnings.catch_warnings(), contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
             warnings.simplefilter("error", RuntimeWarning)

@@ -234,7 +234,7 @@ async function compare() {
     const answer = await withPictures([slots.a, slots.b], () => call("POST", "/api/verify", { json: pair() }));
     if (turn !== comparing) return;
     verdict.append(...answered(answer));
-    const why = await call("POST", "/api/explain", { json: pair() });
+    const why = await withPictures([slots.a, slots.b], () => call("POST", "/api/explain", { json: pair() }));
     if (turn === comparing) verdict.append(explained(why));
     refreshFigures();
   } catch (error) {
@@ -449,7 +449,7 @@ function finding({ title, records, confirm, key }) {
     localStorage.setItem(key, "yes");
     done("Dismissed: it will not be shown again in this browser.");
   } }, "Dismiss");
-  const box = make("article", { class: "finding" }, make("h3", {}, title),
+  const box = make("article", { class: "finding" }, make("h2", {}, title),
     make("ul", {}, ...records.map((record) => make("li", {}, thumbnailOf(record), make("span", {}, `${calledBy(record)}, entry ${record.id}`)))),
     make("div", { class: "buttons" }, ...choices, dismiss));
   return box;
