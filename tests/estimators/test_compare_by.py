@@ -313,3 +313,15 @@ def test_the_work_of_a_similarity_is_planned():
         planned[by] = next(stage for stage in found if stage.step == "joint")
     assert planned["sum"].work > planned["distance"].work
     assert planned["sum"].work > planned["similarity"].work > 0
+
+
+def test_codes_of_a_sum_are_as_long_as_asked_for(recwarn):
+    model = learner(compare_by="sum", n_components=6).fit(X, Y)
+    assert model.metric_.n_distance_components == len(model.metric_.similarity.components) == 3
+    assert not [warning for warning in recwarn if "fewer than" in str(warning.message)]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_codes_of_a_sum_that_are_shorter_are_said():
+    with pytest.warns(UserWarning, match="fewer than the 100"):
+        learner(compare_by="sum", n_components=100).fit(X, Y)

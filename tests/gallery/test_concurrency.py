@@ -51,8 +51,9 @@ def folder(tmp_path):
 
 
 @pytest.mark.slow
-def test_readers_in_threads_beside_writers_in_processes(folder):
-    with Gallery.open(folder) as gallery:
+def test_readers_in_threads_beside_writers_in_processes(place):
+    folder = place("g")
+    with Gallery.create(folder, length=LENGTH, layout=SMALL) as gallery:
         gallery.add(codes_of(range(20)), label=[str(n) for n in range(20)])
         writers = [start_writer(folder, 30, 1000), start_writer(folder, 30, 5000)]
         failed, searches = [], []

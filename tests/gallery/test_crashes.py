@@ -2,6 +2,7 @@
 
 import errno
 import os
+import secrets
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from samekind.gallery import Gallery, GalleryError, layout
+from samekind.gallery.folder import FolderGallery
 from tests.gallery.cases import LENGTH, SMALL, check_holds, codes_of
 
 ROOT = Path(__file__).parents[2]
@@ -18,6 +20,15 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="kills as on POSIX")
 def test_a_hundred_kills_lose_nothing_and_bring_nothing_back(tmp_path):
     command = [sys.executable, "-m", "tests.gallery.crashes", str(tmp_path / "g"), "1", "100"]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
+    assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="kills as on POSIX")
+def test_clients_of_a_server_that_are_killed_lose_nothing(server):
+    address = f"{server}&gallery=crashes_{secrets.token_hex(4)}"
+    command = [sys.executable, "-m", "tests.gallery.crashes", address, "2", "30"]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
     assert result.returncode == 0, result.stderr
 
@@ -127,7 +138,7 @@ def test_a_full_database_changes_nothing(gallery):
 
 def test_an_erasure_that_was_interrupted_is_completed_by_the_next_writer(gallery, monkeypatch):
     ids = gallery.add(codes_of(range(30)), label="a").tolist()
-    monkeypatch.setattr(Gallery, "_finish_erasing", lambda self: False)
+    monkeypatch.setattr(FolderGallery, "_finish_erasing", lambda self: False)
     assert not gallery.remove(ids[3:5]).journal
     expected = {at: (number, "a") for number, at in enumerate(ids) if number not in (3, 4)}
     check_holds(gallery, expected)  # not found, although the rows are still there

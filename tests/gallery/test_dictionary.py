@@ -1,12 +1,23 @@
 """Whatever is done to a gallery, it holds what a dictionary would, and no trace of what was removed."""
 
+import secrets
 import shutil
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    consumes,
+    initialize,
+    invariant,
+    multiple,
+    rule,
+    run_state_machine_as_test,
+)
 
 from samekind.gallery import Gallery
 from tests.gallery.cases import LENGTH, SMALL, all_bytes, check_holds, code_of, codes_of
@@ -17,11 +28,15 @@ labels = st.sampled_from(["a", "b", None])
 class GalleryMachine(RuleBasedStateMachine):
     ids = Bundle("ids")
 
+    def place(self):
+        self.folder = Path(tempfile.mkdtemp())
+        return self.folder / "g"
+
     @initialize()
     def start(self):
-        self.folder = Path(tempfile.mkdtemp())
-        self.gallery = Gallery.create(self.folder / "g", length=LENGTH, layout=SMALL)
-        self.reader = Gallery.open(self.folder / "g", read_only=True)
+        self.address = self.place()
+        self.gallery = Gallery.create(self.address, length=LENGTH, layout=SMALL)
+        self.reader = Gallery.open(self.address, read_only=True)
         self.expected = {}
         self.gone = []
         self.next = 0
@@ -30,7 +45,10 @@ class GalleryMachine(RuleBasedStateMachine):
         if hasattr(self, "gallery"):
             self.gallery.close()
             self.reader.close()
-            shutil.rmtree(self.folder)
+            self.clean()
+
+    def clean(self):
+        shutil.rmtree(self.folder)
 
     def new_numbers(self, n):
         self.next += n
@@ -64,8 +82,22 @@ class GalleryMachine(RuleBasedStateMachine):
     @rule()
     def reopen(self):
         self.gallery.close()
-        self.gallery = Gallery.open(self.folder / "g")
+        self.gallery = Gallery.open(self.address)
 
+    @rule()
+    def check(self):
+        report = self.gallery.check()
+        assert report.sound, report.problems
+        assert not report.repaired
+
+    @invariant()
+    def holds_what_it_must(self):
+        if hasattr(self, "gallery"):
+            check_holds(self.gallery, self.expected)
+            check_holds(self.reader, self.expected)
+
+
+class FolderMachine(GalleryMachine):
     @rule()
     def go_on_with_a_copy_of_the_files(self):
         """As after a power failure between two calls: only what is in the files counts."""
@@ -81,18 +113,6 @@ class GalleryMachine(RuleBasedStateMachine):
         self.gallery = Gallery.open(self.folder / "g")
         self.reader = Gallery.open(self.folder / "g", read_only=True)
 
-    @rule()
-    def check(self):
-        report = self.gallery.check()
-        assert report.sound, report.problems
-        assert not report.repaired
-
-    @invariant()
-    def holds_what_it_must(self):
-        if hasattr(self, "gallery"):
-            check_holds(self.gallery, self.expected)
-            check_holds(self.reader, self.expected)
-
     @invariant()
     def holds_nothing_that_was_removed(self):
         if hasattr(self, "gallery") and self.gone:
@@ -101,5 +121,18 @@ class GalleryMachine(RuleBasedStateMachine):
                 assert code_of(number).tobytes() not in content
 
 
-GalleryMachine.TestCase.settings = settings(max_examples=12, stateful_step_count=15, deadline=None)
-TestGallery = GalleryMachine.TestCase
+FolderMachine.TestCase.settings = settings(max_examples=12, stateful_step_count=15, deadline=None)
+TestFolder = FolderMachine.TestCase
+
+
+@pytest.mark.slow
+def test_a_gallery_on_a_server_holds_what_a_dictionary_would(server):
+    class ServerMachine(GalleryMachine):
+        def place(self):
+            return f"{server}&gallery=machine_{secrets.token_hex(4)}"
+
+        def clean(self):
+            pass
+
+    options = settings(max_examples=6, stateful_step_count=12, deadline=None)
+    run_state_machine_as_test(ServerMachine, settings=options)

@@ -1,5 +1,7 @@
 """The doctor finds what was put in, says nothing of a healthy gallery, and its passes over pairs are exact."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -75,6 +77,18 @@ def test_one_person_under_two_labels(tmp_path):
     nearest = {int(record.name) for record in pair.nearest}
     a, b = np.unravel_index(between.argmin(), between.shape)
     assert nearest == {15 + a, 12 + b}
+
+
+def test_labels_of_many_entries_need_less_evidence_each(tmp_path):
+    codes, labels = people()
+    labels[[15, 16, 17]] = "an alias"
+    strict = dataclasses.replace(CALIBRATION, tail_rates=(), tail_thresholds=())
+    with Gallery.create(tmp_path / "g", length=WIDTH) as gallery:
+        gallery.add(codes, label=list(labels))
+        found = gallery.doctor(calibration=strict, most=9)
+        assert [set(each.labels) for each in found.same] == [{"an alias", "person 02"}]
+        gallery.remove([16, 17, 13, 14])
+        assert not gallery.doctor(calibration=strict).same
 
 
 def test_two_people_under_one_label(tmp_path):
@@ -193,7 +207,7 @@ def test_pairs_within_limits_are_those_of_all_distances(given_rows, share):
     vectors, offsets = given_rows
     distances = all_distances(vectors, offsets)
     limit = float(np.quantile(distances, share)) if len(vectors) else 0.0
-    pairs, found = pairs_within(vectors, offsets, limit, no_progress)
+    pairs, found = pairs_within(vectors, offsets, np.full(len(vectors), limit), no_progress)
     below = np.triu(distances <= limit, 1)
     # Offsets are added in another order: what is as near as rounding to the limit may be in or out.
     near = np.abs(distances - limit) <= 1e-12 * (1 + np.abs(distances))
@@ -216,8 +230,8 @@ def test_a_forest_connects_what_all_pairs_connect(given_rows, share):
         graph = coo_array((np.ones(len(pairs), bool), (pairs[:, 0], pairs[:, 1])), shape=(n, n))
         return connected_components(graph, directed=False)
 
-    every, _ = pairs_within(vectors, offsets, limit, no_progress)
-    forest, _ = pairs_within(vectors, offsets, limit, no_progress, forest=True)
+    every, _ = pairs_within(vectors, offsets, np.full(len(vectors), limit), no_progress)
+    forest, _ = pairs_within(vectors, offsets, np.full(len(vectors), limit), no_progress, forest=True)
     if n:
         count, labels = components(every)
         assert count == n - len(forest)
@@ -245,7 +259,7 @@ def test_pairs_over_many_tiles(monkeypatch, tile):
     vectors, offsets = rng.standard_normal((50, 4)).astype(np.float32), rng.uniform(-1, 1, 50)
     distances = all_distances(vectors, offsets)
     limit = float(np.median(distances))
-    pairs, _ = pairs_within(vectors, offsets, limit, no_progress)
+    pairs, _ = pairs_within(vectors, offsets, np.full(len(vectors), limit), no_progress)
     assert sorted(map(tuple, pairs.tolist())) == sorted(zip(*np.nonzero(np.triu(distances <= limit, 1)), strict=True))
     seen = []
     np.fill_diagonal(distances, np.inf)
@@ -254,7 +268,7 @@ def test_pairs_over_many_tiles(monkeypatch, tile):
     assert seen[-1] == (50, 50)
 
 
-def test_a_limit_that_tells_nothing_apart_is_refused(monkeypatch):
+def test_limits_that_tell_nothing_apart_are_refused(monkeypatch):
     monkeypatch.setattr("samekind.gallery.pairs.MOST_PAIRS", 100)
-    with pytest.raises(GalleryError, match="lower limit"):
-        pairs_within(np.zeros((30, 2), np.float32), np.zeros(30), 1.0, no_progress)
+    with pytest.raises(GalleryError, match="lower ones"):
+        pairs_within(np.zeros((30, 2), np.float32), np.zeros(30), np.ones(30), no_progress)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from samekind.cli.options import RunOptions
+from samekind.cli.options import GalleryArgument, RunOptions
 from samekind.cli.output import MOST_SHOWN, check_writable, counting, duration, plural, say_facts, say_json, say_list
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ MEANINGS = {
 
 
 def doctor(
-    gallery: Annotated[str, typer.Argument(metavar="GALLERY", help="Folder that `samekind index` wrote.")],
+    gallery: GalleryArgument,
     running: RunOptions,
     report: Annotated[
         Path | None, typer.Option("--report", metavar="HTML", help="Write a page with pictures to this file as well.")
@@ -67,13 +67,14 @@ def doctor(
         if report is not None:
             from samekind.evaluation import write_report
 
-            write_report(report, f"samekind: {gallery}", _sections(opened, found))
+            write_report(report, f"samekind: {opened.name}", _sections(opened, found))
+        location = opened.location
     seconds = round(time.perf_counter() - started, 3)
     if running.json:
         written = None if report is None else str(report)
-        say_json({"gallery": gallery, **found.to_json(), "report": written, "seconds": seconds})
+        say_json({"gallery": location, **found.to_json(), "report": written, "seconds": seconds})
     else:
-        _say(gallery, found, report, seconds)
+        _say(location, found, report, seconds)
     if not found.healthy:
         raise typer.Exit(FOUND)
 

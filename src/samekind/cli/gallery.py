@@ -2,21 +2,20 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from samekind.cli.doctor import doctor
-from samekind.cli.options import JsonOption, QuietOption
+from samekind.cli.options import GalleryArgument, JsonOption, QuietOption
 from samekind.cli.output import MOST_SHOWN, amount, counting, duration, plural, say_facts, say_json, say_list
 
 if TYPE_CHECKING:
     from samekind.gallery import Gallery
 
 UNSOUND = 1  # exit status of `check`
-
-GalleryArgument = Annotated[Path, typer.Argument(metavar="GALLERY", help="Folder that `samekind index` wrote.")]
 
 
 def info(gallery: GalleryArgument, json: JsonOption = False) -> None:
@@ -28,7 +27,7 @@ def info(gallery: GalleryArgument, json: JsonOption = False) -> None:
         labels = opened.labels()
         model = opened.model
         result: dict[str, Any] = {
-            "gallery": str(gallery),
+            "gallery": opened.location,
             "records": len(opened),
             "labels": len([label for label in labels if label is not None]),
             "unlabelled": labels.get(None, 0),
@@ -37,7 +36,7 @@ def info(gallery: GalleryArgument, json: JsonOption = False) -> None:
             "fingerprint": opened.fingerprint,
             "erased_rows": opened.n_erased_rows(),
             "being_reencoded": opened.next_model is not None,
-            "bytes": sum(path.stat().st_size for path in gallery.iterdir()),
+            "bytes": opened.n_bytes(),
             "problems": opened.problems(),
         }
     if json:
@@ -47,7 +46,7 @@ def info(gallery: GalleryArgument, json: JsonOption = False) -> None:
     erased = f"; {result['erased_rows']:,} erased rows, which `samekind gallery compact` gives up"
     say_facts(
         [
-            ("Gallery", gallery),
+            ("Gallery", result["gallery"]),
             ("Records", f"{result['records']:,} of {plural(result['labels'], 'label')}{unlabelled}"),
             ("Codes", f"{result['length']} numbers{erased if result['erased_rows'] else ''}"),
             ("Model", result["fingerprint"][:12] + (" (being moved to another)" * result["being_reencoded"])),
@@ -66,7 +65,8 @@ def remove(
 ) -> None:
     """Erase records: their texts, thumbnails and codes are overwritten in all files, not only marked.
 
-    Copies that were made elsewhere (exports, backups, the pictures themselves) are not touched.
+    On a server rows are deleted, and `samekind gallery compact` writes its tables anew without them. Copies that were
+    made elsewhere (exports, backups, the pictures themselves) are not touched.
 
     Example: samekind gallery remove album.gallery 17 18
 
@@ -77,7 +77,7 @@ def remove(
     with _open(gallery) as opened:
         found = [] if label is None and name is None else [r.id for r in opened.find(label=label, name=name)]
         if not found and not ids:
-            raise ValueError(f"{gallery} has no such record, so nothing was removed.")
+            raise ValueError(f"{opened.location} has no such record, so nothing was removed.")
         removal = opened.remove([*(ids or ()), *found])
         left = len(opened)
     if json:
@@ -116,8 +116,8 @@ def import_(
     """
     started = time.perf_counter()
     with _open(gallery) as opened, counting("Adding records", shown=not quiet) as count:
-        n = len(opened.import_(source, count))
-    _say_moved("imported", n, gallery, started, json)
+        n, location = len(opened.import_(source, count)), opened.location
+    _say_moved("imported", n, location, started, json)
 
 
 def compact(gallery: GalleryArgument, quiet: QuietOption = False, json: JsonOption = False) -> None:
@@ -148,7 +148,7 @@ def check(
     """
     started = time.perf_counter()
     with _open(gallery, read_only=no_repair) as opened, counting("Comparing checksums", shown=not quiet) as count:
-        report = opened.check(repair=not no_repair, progress=count)
+        report, location = opened.check(repair=not no_repair, progress=count), opened.location
     seconds = time.perf_counter() - started
     if json:
         say_json(
@@ -163,7 +163,7 @@ def check(
     else:
         answer = "as it was written" if report.sound else "damaged"
         records = plural(report.n_records, "record")
-        say_facts([("Gallery", f"{gallery}: {answer}"), ("Records", records), ("Time", duration(seconds))])
+        say_facts([("Gallery", f"{location}: {answer}"), ("Records", records), ("Time", duration(seconds))])
         say_list("Problems", list(report.problems), MOST_SHOWN, "--json shows all")
         say_list("Repaired", list(report.repaired), MOST_SHOWN, "--json shows all")
     if not report.sound:
@@ -171,8 +171,8 @@ def check(
 
 
 def copy(
-    source: Annotated[Path, typer.Argument(metavar="FROM", help="A gallery.")],
-    target: Annotated[Path, typer.Argument(metavar="TO", help="A new gallery, or one of the same model.")],
+    source: Annotated[str, typer.Argument(metavar="FROM", help="A gallery: a folder, or postgresql://...")],
+    target: Annotated[str, typer.Argument(metavar="TO", help="A new gallery, or one of the same model.")],
     quiet: QuietOption = False,
     json: JsonOption = False,
 ) -> None:
@@ -181,22 +181,64 @@ def copy(
     A plain copy of the folder is right only while nobody writes to the gallery; this one always is.
 
     Example: samekind gallery copy album.gallery backup.gallery
+
+    Example: samekind gallery copy album.gallery "postgresql://me@host/pictures?gallery=album"
     """
+    from samekind.gallery.gallery import shown_address
     from samekind.gallery.transfer import copy as copy_records
 
     started = time.perf_counter()
     with _open(source, read_only=True) as first, counting("Copying records", shown=not quiet) as count:
         n = copy_records(first, target, count)
-    _say_moved("copied", n, target, started, json)
+    _say_moved("copied", n, shown_address(target), started, json)
 
 
-def _open(path: Path, *, read_only: bool = False) -> "Gallery":
+def build_index(
+    gallery: GalleryArgument,
+    recall: Annotated[
+        float, typer.Option("--recall", help="Share of the nearest entries that a search is to find.")
+    ] = 0.95,
+    k: Annotated[int, typer.Option("-k", min=1, help="How many nearest entries count.")] = 10,
+    drop: Annotated[bool, typer.Option("--drop", help="Delete the index instead.")] = False,
+    quiet: QuietOption = False,
+    json: JsonOption = False,
+) -> None:
+    """Make an index for `samekind search --approximate`, and measure its recall on the gallery itself.
+
+    In a folder it takes faiss (pip install "samekind\\[faiss]"); on a server it is pgvector's HNSW. Exact search needs
+    no index: build one for millions of entries. It may be deleted at any time.
+
+    Example: samekind gallery build-index album.gallery --recall 0.98
+    """
+    with _open(gallery) as opened:
+        if drop:
+            opened.drop_index()
+            say_json({"dropped": True}) if json else typer.echo("The index is deleted; searches are exact.")
+            return
+        with counting("Assigning entries to cells", shown=not quiet) as count:
+            report = opened.build_index(recall=recall, k=k, progress=count)
+        location = opened.location
+    if json:
+        say_json({"gallery": location, **asdict(report)})
+        return
+    effort = "cells are read for a query" if report.kind == "cells" else "candidates are kept (ef)"
+    say_facts(
+        [
+            ("Gallery", location),
+            ("Index", f"{report.kind}, {report.size:,}; {report.effort:,} {effort}"),
+            ("Measured", report.measured.describe()),
+            ("Time", duration(report.seconds)),
+        ]
+    )
+
+
+def _open(path: str, *, read_only: bool = False) -> "Gallery":
     from samekind.gallery import Gallery
 
     return Gallery.open(path, read_only=read_only)
 
 
-def _say_moved(done: str, n: int, target: Path, started: float, json: bool) -> None:
+def _say_moved(done: str, n: int, target: Path | str, started: float, json: bool) -> None:
     seconds = time.perf_counter() - started
     if json:
         say_json({done: n, "to": str(target), "seconds": round(seconds, 3)})
@@ -213,4 +255,5 @@ VERBS: dict[str, Callable[..., None]] = {
     "check": check,
     "copy": copy,
     "doctor": doctor,
+    "build-index": build_index,
 }

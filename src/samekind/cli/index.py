@@ -28,7 +28,10 @@ def index(
     images: Annotated[
         Path, typer.Argument(metavar="IMAGES", help="A picture, a folder of pictures or of folders, or a CSV of file.")
     ],
-    gallery: Annotated[Path, typer.Argument(metavar="GALLERY", help="Folder of the gallery, new or to be added to.")],
+    gallery: Annotated[
+        str,
+        typer.Argument(metavar="GALLERY", help="Folder of the gallery, or postgresql://..., new or to be added to."),
+    ],
     reading: PictureOptions,
     running: RunOptions,
     thumbnails: Annotated[
@@ -59,9 +62,9 @@ def index(
         again = "What was added is in the gallery; the same command, run again, goes on where it stopped."
         with interruptible(again), counting("Adding pictures", shown=not running.quiet) as count:
             skipped, notes = _add_all(opened, metric, encoder, new, reading.on_error, running.jobs, count, thumbnails)
-        total = len(opened)
+        total, location = len(opened), opened.location
     result = {
-        "gallery": str(gallery),
+        "gallery": location,
         "added": len(new) - len(skipped),
         "known": len(files) - len(new),
         "records": total,
@@ -78,11 +81,11 @@ def index(
         raise typer.Exit(UNUSABLE)
 
 
-def _opened(path: Path, metric: "Metric") -> "Gallery":
+def _opened(path: str, metric: "Metric") -> "Gallery":
     """The gallery that is there, if it is of this model, or a new one."""
     from samekind.gallery import Gallery
 
-    if not path.exists() or (path.is_dir() and not any(path.iterdir())):
+    if not Gallery.exists(path):
         return Gallery.create(path, metric)
     opened = Gallery.open(path)
     try:

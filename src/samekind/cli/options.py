@@ -46,6 +46,12 @@ SetOption = Annotated[
     typer.Option("--set", metavar="NAME=VALUE", help="Change a setting of the preset; may be repeated."),
 ]
 ModelArgument = Annotated[Path, typer.Argument(metavar="MODEL", help="File that `samekind fit` wrote.")]
+GalleryArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="GALLERY", help="Folder that `samekind index` wrote, or postgresql://user@host/database?gallery=name."
+    ),
+]
 LabelledImagesArgument = Annotated[
     Path, typer.Argument(metavar="IMAGES", help="A folder with a folder per label, or a CSV of file and label.")
 ]

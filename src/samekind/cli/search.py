@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from samekind.cli.described import remarks
-from samekind.cli.options import JsonOption, LandmarksOption, SeveralOption
+from samekind.cli.options import GalleryArgument, JsonOption, LandmarksOption, SeveralOption
 from samekind.cli.output import say_facts, say_json, say_list
 from samekind.cli.pictures import encoder_of, landmarks_for
 
@@ -14,7 +14,7 @@ NONE = 1  # exit status: no entry is within the threshold
 
 
 def search(
-    gallery: Annotated[Path, typer.Argument(metavar="GALLERY", help="Folder that `samekind index` wrote.")],
+    gallery: GalleryArgument,
     image: Annotated[Path, typer.Argument(metavar="IMAGE", help="A picture.")],
     k: Annotated[int, typer.Option("-k", min=1, help="How many entries to show.")] = 10,
     far: Annotated[
@@ -27,6 +27,9 @@ def search(
     prior: Annotated[
         float, typer.Option("--prior", help="Share of such pairs that are the same, for the probabilities.")
     ] = 0.5,
+    approximate: Annotated[
+        bool, typer.Option("--approximate", help="Use the index of `samekind gallery build-index`; may miss entries.")
+    ] = False,
     landmarks: LandmarksOption = None,
     several: SeveralOption = "error",
     json: JsonOption = False,
@@ -48,14 +51,14 @@ def search(
     with Gallery.open(gallery, read_only=True) as opened:
         metric = opened.model
         if metric is None:
-            raise ValueError(f"{gallery} has plain codes of no model, so that pictures cannot be encoded for it.")
+            raise ValueError(f"{opened.location} has plain codes of no model: pictures cannot be encoded for it.")
         limit = threshold_of(metric, far)
         points = landmarks_for(landmarks, {str(image): image})
         encoded = encoder_of(metric, landmarks=points, several=several).encode_each([(image, str(image))])
-        answer = opened.search(encoded.codes, k, label=label)
+        answer = opened.search(encoded.codes, k, label=label, approximate=approximate)
         problems = opened.problems()
     found = search_answer(answer, metric, limit, prior)
-    result = {"image": str(image), **found, "notes": encoded.notes, "problems": problems}
+    result = {"image": str(image), **found, "exact": answer.exact, "notes": encoded.notes, "problems": problems}
     if json:
         say_json(result)
     else:
@@ -79,7 +82,12 @@ def _say_result(result: dict[str, Any]) -> None:
         table.add_row("same" if hit["same"] else "", *(Text(on_one_line(text)) for text in texts))
     Console().print(table)
     facts: list[tuple[str, object]] = [
-        ("Searched", f"{result['searched']:,} entries; {result['excluded']:,} were excluded by their bound alone")
+        (
+            "Searched",
+            f"{result['searched']:,} entries; {result['excluded']:,} were excluded by their bound alone"
+            if result["exact"]
+            else f"{result['searched']:,} entries by an index, which may miss some of the nearest",
+        )
     ]
     if result["threshold"] is not None:
         meaning = result["false_match_in_words"]

@@ -104,7 +104,7 @@ def _say_ready(engine: "Engine", link: str, token: str) -> None:
     gallery = engine.gallery
     served = "no gallery: pictures can be compared, not searched"
     if gallery is not None:
-        served = f"{gallery.path}, {len(gallery):,} {'entry' if len(gallery) == 1 else 'entries'}"
+        served = f"{gallery.location}, {len(gallery):,} {'entry' if len(gallery) == 1 else 'entries'}"
     shown = "the one of SAMEKIND_TOKEN" if os.environ.get(TOKEN) else token
     say_facts(
         [

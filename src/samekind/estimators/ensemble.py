@@ -321,8 +321,8 @@ class EnsembleMetric(MetricLearner):
             warnings.warn(convergence_message("Step 2", joint.result), ConvergenceWarning, stacklevel=4)
         asked = self._joint.n_components
         similarity, length = self.metric_.similarity, self.metric_.n_distance_components
-        if similarity is not None and not length:
-            length = len(similarity.components)
+        if similarity is not None:
+            length += len(similarity.components)
         if isinstance(asked, int) and length < asked:
             warnings.warn(
                 f"Codes have {length} numbers, fewer than the {asked} that were asked for: the "

@@ -1,6 +1,7 @@
-"""Galleries: codes with records in a folder, searched exactly, durable, with erasure.
+"""Galleries: codes with records, searched exactly, durable, with erasure.
 
-    Gallery       what callers use: add, remove, replace, search, export, compact, check, reencode
+    Gallery       what callers use: add, remove, replace, search, export, compact, check, reencode, doctor
+    folder        galleries in a folder; all of the following, but for forms, is theirs
     forms         codes as a vector and a number, ranked by ||u - q||^2 + s
     database      SQLite: records, which rows exist, checksums
     layout        files of rows: headers, appending, mapping
@@ -8,7 +9,10 @@
     view          segments at one moment, as a search maps them
     checksums, verifying   of runs of rows, compared when a file is first read whole
     search        the k nearest of a view (`samekind.kernels.nearest` has the bound and its proof)
-    compaction, checking, transfer, reencoding   what maintenance does
+    compaction, checking, next_model   what maintenance does
+    transfer, reencoding   to and from files, and to another model, for galleries of any kind
+    cells, recall approximate search, and how much it misses
+    postgres, server   galleries on a PostgreSQL server
     doctor        likely mistakes among the entries, from all pairs of codes (`pairs`)
 
 Order of a write: rows to the files, fsync, then one commit of the database, which states that they exist. Order of an

@@ -14,7 +14,8 @@ from samekind.gallery.view import Segment, View
 from samekind.model.file import ModelFileError
 
 if TYPE_CHECKING:
-    from samekind.gallery.gallery import Gallery, Progress
+    from samekind.gallery.folder import FolderGallery
+    from samekind.gallery.gallery import Progress
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class CheckReport:
         return not self.problems
 
 
-def check(gallery: Gallery, repair: bool, progress: Progress) -> CheckReport:
+def check(gallery: FolderGallery, repair: bool, progress: Progress) -> CheckReport:
     """Everything, with writers held off, so that what is compared is of one moment."""
     if repair and gallery._writes is not None:
         with gallery._writing():
@@ -41,7 +42,7 @@ def check(gallery: Gallery, repair: bool, progress: Progress) -> CheckReport:
     return _check(gallery, False, progress)
 
 
-def _check(gallery: Gallery, repair: bool, progress: Progress) -> CheckReport:
+def _check(gallery: FolderGallery, repair: bool, progress: Progress) -> CheckReport:
     reads = gallery._reads
     problems = _database_problems(gallery)
     repaired: list[str] = []
@@ -70,7 +71,7 @@ def _check(gallery: Gallery, repair: bool, progress: Progress) -> CheckReport:
     return CheckReport(tuple(problems), tuple(repaired), len(gallery), n_rows)
 
 
-def _database_problems(gallery: Gallery) -> list[str]:
+def _database_problems(gallery: FolderGallery) -> list[str]:
     reads = gallery._reads
     found = [row[0] for row in reads.all("PRAGMA quick_check")]
     problems = [] if found == ["ok"] else [f"The database: {text}" for text in found]
@@ -86,7 +87,7 @@ def _database_problems(gallery: Gallery) -> list[str]:
     return problems
 
 
-def _codes_problems(gallery: Gallery, view: View, segment: Segment) -> list[str]:
+def _codes_problems(gallery: FolderGallery, view: View, segment: Segment) -> list[str]:
     """Checksums of all blocks, and rows that are erased exactly where no record has them."""
     size, number = view.layout.block_rows, segment.state.number
     name = gallery.path / segment.state.codes_file
@@ -113,7 +114,7 @@ def _codes_problems(gallery: Gallery, view: View, segment: Segment) -> list[str]
     return wrong
 
 
-def _copy_problem(gallery: Gallery, view: View, segment: Segment) -> str:
+def _copy_problem(gallery: FolderGallery, view: View, segment: Segment) -> str:
     """Why the quantised copy of a segment has to be made again; nothing where it is right."""
     size = view.layout.block_rows
     if segment.problem:

@@ -9,10 +9,11 @@ from samekind.gallery.view import Segment
 from samekind.gallery.writing import Writer
 
 if TYPE_CHECKING:
-    from samekind.gallery.gallery import Gallery, Progress
+    from samekind.gallery.folder import FolderGallery
+    from samekind.gallery.gallery import Progress
 
 
-def compact(gallery: Gallery, progress: Progress) -> int:
+def compact(gallery: FolderGallery, progress: Progress) -> int:
     """Write all segments from the first with erased rows on anew, in order, and switch to them in one transaction."""
     view = gallery._view()
     given_up, old = 0, []

@@ -5,11 +5,12 @@ All of it from distances of codes, exactly, over all pairs in tiles.
 - Duplicates: codes whose vectors are nearly equal, measured against the mean over all pairs.
 - Labels are compared by the mean distance between their entries (average linkage), which needs only the mean and the
   variance of each. Two labels are reported up to the distance that the calibration gives for a false match rate at
-  which a share `wrong` of all labels would be reported by chance, or the lowest rate that it supports.
+  which a share `wrong` of all labels would be reported by chance (or the lowest rate that it supports), or where the
+  evidence of "same" outweighs how rare it is a priori: the calibration's log-odds of the mean distance, as often as
+  the smaller label has entries (`MOST_EVIDENCE` at most, because pictures of one person are alike).
 - A label's entries are joined by average linkage. A join is undone where the evidence of "different" outweighs how rare
-  it is a priori (`wrong`): the calibration's log-odds of the mean distance, as often as the harmonic mean of both sizes
-  says (`MOST_EVIDENCE` at most, because pictures of one person are alike). A single entry that is left over is an
-  outlier, several groups are several people.
+  it is a priori (`wrong`); log-odds count as often as the harmonic mean of both sizes says. A single entry that is left
+  over is an outlier, several groups are several people.
 - Isolated: an entry whose nearest other one is beyond Tukey's outer fence of all nearest distances.
 
 Nothing here is a proof. Findings are ordered, the clearest first, to be looked at.
@@ -201,19 +202,29 @@ class _Evidence:
         self.calibration = calibration
         self.wrong, self.n_labels = wrong, n_labels
 
-    def same_limit(self) -> float:
-        """The mean distance up to which two labels are reported."""
+    def same_limits(self, sizes: Ints) -> Floats:
+        """Mean distances up to which a label of so many entries is reported with one of at least as many."""
+        chance = 2 * self.wrong / max(self.n_labels - 1, 1)  # of so many pairs of labels as many as wrong labels
         lowest = self.calibration.smallest_rate
-        if lowest is None:
-            return self.calibration.distances[0]
-        wanted = 2 * self.wrong / max(self.n_labels - 1, 1)  # of so many pairs of labels as many as wrong labels
-        return self.calibration.threshold_at(min(max(wanted, lowest), 1.0))
+        by_rate = -math.inf if lowest is None else self.calibration.threshold_at(min(max(chance, lowest), 1.0))
+        needed = -math.log(min(chance, 0.5))
+        by_odds = [self._distance_at(needed / count) for count in range(1, MOST_EVIDENCE + 1)]
+        limits: Floats = np.maximum(np.array(by_odds)[np.minimum(sizes, MOST_EVIDENCE) - 1], by_rate)
+        return limits
 
     def different(self, distance: float, m: int, n: int) -> bool:
         """Groups of m and n entries at this mean distance."""
         counted = min(2 * m * n / (m + n), MOST_EVIDENCE)
         needed = math.log((1 - self.wrong) / self.wrong)
         return -float(self.calibration.log_odds_at(distance)) * counted >= needed
+
+    def _distance_at(self, log_odds: float) -> float:
+        """Where the calibration's falling log-odds have a value; before the first knot they go on linearly."""
+        knots, values = np.array(self.calibration.distances), np.array(self.calibration.log_odds)
+        if log_odds <= values[0]:
+            return float(np.interp(-log_odds, -values, knots))
+        slope = (values[1] - values[0]) / (knots[1] - knots[0])
+        return float(knots[0] + (log_odds - values[0]) / slope) if slope < 0 else -math.inf
 
 
 @dataclass(frozen=True)
@@ -254,7 +265,7 @@ class _Patient:
         if n < 2:
             return []
         mean = 2 * float(self.vectors.var(axis=0, dtype=np.float64).sum()) * n / (n - 1)
-        pairs, distances = pairs_within(self.vectors, np.zeros(n), share * mean, progress, forest=True)
+        pairs, distances = pairs_within(self.vectors, np.zeros(n), np.full(n, share * mean), progress, forest=True)
         groups = _components(n, pairs)
         largest: dict[int, float] = {}
         for (first, _), distance in zip(pairs.tolist(), distances.tolist(), strict=True):
@@ -270,6 +281,7 @@ class _Patient:
         labels = list(self.rows_of)
         if len(labels) < 2:
             return []
+        sizes = np.array([len(rows) for rows in self.rows_of.values()])
         means = np.array([self.vectors[rows].mean(axis=0, dtype=np.float64) for rows in self.rows_of.values()])
         # mean_ij ||u_i - u_j||^2 + s_i + s_j = ||m - m'||^2 + (v + s) + (v' + s'), v the variance, s the mean offset
         numbers = np.array(
@@ -278,7 +290,7 @@ class _Patient:
                 for rows in self.rows_of.values()
             ]
         )
-        pairs, distances = pairs_within(means, numbers, evidence.same_limit(), progress)
+        pairs, distances = pairs_within(means, numbers, evidence.same_limits(sizes), progress)
         order = np.argsort(distances, kind="stable")
         return [(labels[pairs[at, 0]], labels[pairs[at, 1]], float(distances[at])) for at in order]
 

@@ -1,156 +1,89 @@
-"""`Gallery`: codes and records in a folder, searched exactly."""
+"""`Gallery`: codes and records, searched exactly, in a folder or on a PostgreSQL server."""
 
 from __future__ import annotations
 
 import os
-import secrets
-import shutil
-import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from samekind.gallery import search as searching
-from samekind.gallery.database import FILE, Database
-from samekind.gallery.errors import ADVICE, GalleryError
+from samekind.gallery.errors import GalleryError
 from samekind.gallery.forms import CodeForm
-from samekind.gallery.layout import CODES, INT8, Layout, fsync_folder, remove_files
-from samekind.gallery.records import (
-    COLUMNS,
-    TEXTS,
-    Answer,
-    Hit,
-    Record,
-    Removal,
-    check_text,
-    checked_texts,
-    now,
-    records_at,
-    records_by_id,
-)
-from samekind.gallery.verifying import Checksum, DamagedBlock, unverified, verify_blocks
-from samekind.gallery.view import PLACE_BITS, View, open_segment, read_states, same_segments
-from samekind.gallery.writing import Place, Writer, by_segment
+from samekind.gallery.layout import Layout
+from samekind.gallery.records import TEXTS, Answer, Record, Removal, check_text, checked_texts, now
 from samekind.model.calibration import Calibration
 from samekind.model.metric import Metric
 
 if TYPE_CHECKING:
     from samekind.gallery.checking import CheckReport
     from samekind.gallery.doctor import Diagnosis
+    from samekind.gallery.recall import IndexReport
     from samekind.gallery.reencoding import Comparison, Reencoding
 
-Prepared = TypeVar("Prepared")
-Found = TypeVar("Found")
-Result = TypeVar("Result")
+Address = str | os.PathLike[str]
+Codes = NDArray[np.float32]
 Progress = Callable[[int, int], None]
 Texts = Sequence[str | None] | str | None
 
-ATTEMPTS = 8  # searches that meet an erasure, before one holds erasures off
-MODEL_END, CACHE_END = ".safetensors", ".cache"  # of file names
-ROW_MASK = (1 << PLACE_BITS) - 1
 PLAIN = "plain codes"  # fingerprint of codes that come from no model
+SERVERS = ("postgresql://", "postgres://")
 
 
 def no_progress(done: int, total: int) -> None: ...
 
 
-@dataclass(frozen=True)
-class State:
-    """The one row of the table of that name."""
+class Gallery(ABC):
+    """Codes with records: `Gallery.create` makes one, `Gallery.open` opens one; a context manager.
 
-    gallery: str
-    revision: int
-    changes: int
-    model: int
-    block_rows: int
-    segment_blocks: int
-    made: str
-
-    @property
-    def layout(self) -> Layout:
-        return Layout(self.block_rows, self.segment_blocks)
-
-
-class Gallery:
-    """Codes with records, in a folder: `Gallery.create` makes one, `Gallery.open` opens one; a context manager.
-
+    An address is a folder, or `postgresql://user@host/database?gallery=name` for a PostgreSQL server with pgvector.
     What `add`, `replace` and `remove` return from is durable. Several processes and threads may read while one writes;
     writers wait for each other. Codes are kept in float32, and distances are computed from them in float64.
     """
 
-    def __init__(self, path: Path, reads: Database, writes: Database | None) -> None:
-        self.path = path
-        self._reads, self._writes = reads, writes
-        self._models: dict[int, tuple[CodeForm, str]] = {}
-        self._views: dict[int, View] = {}
-        self._verified: set[tuple[str, int]] = set()
-        self._distrusted: set[str] = set()
-        self._tidied = False
-        self._journal_waits = False
-
-    @classmethod
+    @staticmethod
     def create(
-        cls,
-        path: str | os.PathLike[str],
-        model: Metric | None = None,
-        *,
-        length: int | None = None,
-        layout: Layout | None = None,
+        path: Address, model: Metric | None = None, *, length: int | None = None, layout: Layout | None = None
     ) -> Gallery:
         """A new gallery for codes of a model, or for plain codes of `length` numbers, compared by squared distance.
 
-        The model is copied into the gallery.
+        The model is copied into the gallery. `layout` is of the files of a folder.
         """
         if (model is None) == (length is None):
             raise GalleryError("Give the model whose codes the gallery is for, or the length of plain codes.")
         form = CodeForm.plain(int(length or 0)) if model is None else CodeForm.of_model(model)
-        folder = Path(path)
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise GalleryError(f"{folder} exists and is not an empty folder: give another name, or open it.")
-        # Made beside its place and renamed: a gallery is there whole or not at all.
-        made = folder.parent / f".{folder.name}.{secrets.token_hex(4)}.new"
-        made.mkdir(parents=True)
-        try:
-            _write_new(made, form, layout or Layout())
-            if folder.exists():
-                folder.rmdir()
-            made.rename(folder)
-        except BaseException:
-            shutil.rmtree(made, ignore_errors=True)
-            raise
-        fsync_folder(folder.parent)
-        return cls.open(folder)
+        if is_server(path):
+            from samekind.gallery.postgres import PostgresGallery
 
-    @classmethod
-    def open(cls, path: str | os.PathLike[str], *, read_only: bool = False, timeout: float = 60.0) -> Gallery:
+            return PostgresGallery.made(str(path), form)
+        from samekind.gallery.folder import FolderGallery
+
+        return FolderGallery.made(Path(path), form, layout or Layout())
+
+    @staticmethod
+    def open(path: Address, *, read_only: bool = False, timeout: float = 60.0) -> Gallery:
         """A gallery that is there; `timeout` is how many seconds to wait for another writer."""
-        folder = Path(path)
-        if not (folder / FILE).is_file():
-            raise GalleryError(f"{folder} is not a gallery: it has no {FILE}. `samekind index` makes one.")
-        reads = Database(folder / FILE, timeout=timeout, read_only=True)
-        writes = None if read_only else Database(folder / FILE, timeout=timeout)
-        opened = cls(folder, reads, writes)
-        try:
-            reads.check_format()
-            opened._view()
-        except BaseException:
-            opened.close()
-            raise
-        return opened
+        if is_server(path):
+            from samekind.gallery.postgres import PostgresGallery
 
-    def close(self) -> None:
-        if self._writes is not None:
-            if self._journal_waits:
-                self._writes.truncate_journal()
-            self._writes.close()
-        self._reads.close()
-        self._views.clear()
+            return PostgresGallery.opened(str(path), read_only, timeout)
+        from samekind.gallery.folder import FolderGallery
+
+        return FolderGallery.opened(Path(path), read_only, timeout)
+
+    @staticmethod
+    def exists(path: Address) -> bool:
+        """Whether there is anything at an address: `create` refuses that, `open` may take it."""
+        if is_server(path):
+            from samekind.gallery.postgres import PostgresGallery
+
+            return PostgresGallery.is_there(str(path))
+        folder = Path(path)
+        return folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
 
     def __enter__(self) -> Gallery:
         return self
@@ -160,37 +93,66 @@ class Gallery:
     ) -> None:
         self.close()
 
-    def __len__(self) -> int:
-        return int(self._reads.one("SELECT count(*) FROM records")[0])
-
     def __repr__(self) -> str:
-        return f"Gallery({str(self.path)!r}: {len(self):,} records, codes of {self.length} numbers)"
+        return f"Gallery({self.location!r}: {len(self):,} records, codes of {self.length} numbers)"
+
+    # What it is
 
     @property
-    def model(self) -> Metric | None:
-        """The model whose codes are searched; None for plain codes."""
-        return self._form().model
+    @abstractmethod
+    def location(self) -> str:
+        """Where it is, without a password."""
 
     @property
-    def fingerprint(self) -> str:
-        """Of the model in use."""
-        return self._model(self._state().model)[1]
+    @abstractmethod
+    def name(self) -> str:
+        """The last part of its location."""
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """How many records there are."""
+
+    @abstractmethod
+    def close(self) -> None: ...
 
     @property
     def form(self) -> CodeForm:
         """How codes are compared."""
-        return self._form()
+        return self._model(None)[0]
+
+    @property
+    def model(self) -> Metric | None:
+        """The model whose codes are searched; None for plain codes."""
+        return self.form.model
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the model in use."""
+        return self._model(None)[1]
 
     @property
     def length(self) -> int:
         """Numbers of a code."""
-        return self._form().length
+        return self.form.length
 
     @property
+    @abstractmethod
     def next_model(self) -> int | None:
         """The number of the model that `reencode` is moving to, for `search(model=)`; None where there is none."""
-        row = self._reads.one("SELECT max(m.model) FROM models m, state s WHERE m.model != s.model")
-        return None if row[0] is None else int(row[0])
+
+    @abstractmethod
+    def n_bytes(self) -> int:
+        """Space on disk."""
+
+    @abstractmethod
+    def n_erased_rows(self) -> int:
+        """Rows of removed records that still take space, until `compact`."""
+
+    @abstractmethod
+    def problems(self) -> list[str]:
+        """What is wrong, although the gallery works."""
+
+    # Changes
 
     def add(
         self,
@@ -214,32 +176,12 @@ class Gallery:
         if thumbnails is not None and len(thumbnails) != len(rows):
             raise GalleryError(f"thumbnails must be one for each of the {len(rows)} codes; got {len(thumbnails)}.")
         self.check_model(model)
-        when = added or now()
-        with self._writing() as state:
-            ids = self._new_ids(len(rows))
-            places = self._writer(state).append(rows)
-            database = self._writable
-            database.run_many(
-                "INSERT INTO records (id, label, name, source, note, added) VALUES (?, ?, ?, ?, ?, ?)",
-                ((at, *text, when) for at, text in zip(ids, texts, strict=True)),
-            )
-            database.run_many(
-                "INSERT INTO places VALUES (?, ?, ?)", ((*place, at) for place, at in zip(places, ids, strict=True))
-            )
-            self._keep_thumbnails(ids, thumbnails)
+        ids = self._add(rows, texts, added or now(), thumbnails or [None] * len(rows))
         return np.array(ids, np.int64)
 
     def remove(self, ids: Iterable[int] | int) -> Removal:
-        """Erase records, their codes in all files, and their thumbnails; an unknown id is refused before anything."""
-        wanted = tuple(dict.fromkeys([int(ids)] if isinstance(ids, int | np.integer) else map(int, ids)))
-        with self._writing(changes=True):
-            self._check_known(wanted)
-            places = self._places_of(wanted)
-            self._give_up(places)
-            database = self._writable
-            for table in ("records", "thumbnails"):
-                database.run_many(f"DELETE FROM {table} WHERE id = ?", ((at,) for at in wanted))
-        return Removal(wanted, len(places), self._finish_erasing())
+        """Erase records, their codes and their thumbnails; an unknown id is refused before anything."""
+        return self._remove(tuple(dict.fromkeys([int(ids)] if isinstance(ids, int | np.integer) else map(int, ids))))
 
     def replace(
         self, id: int, code: ArrayLike | None = None, *, model: Metric | str | None = None, **texts: str | None
@@ -257,62 +199,62 @@ class Gallery:
         if rows is not None and len(rows) != 1:
             raise GalleryError(f"One record has one code; got {len(rows)}.")
         self.check_model(model)
-        with self._writing(changes=True) as state:
-            self._check_known((id,))
-            database = self._writable
-            for column, text in texts.items():
-                database.run(f"UPDATE records SET {column} = ? WHERE id = ?", (text, id))
-            if rows is not None:
-                self._give_up(self._places_of((id,)))
-                (place,) = self._writer(state).append(rows)
-                database.run("INSERT INTO places VALUES (?, ?, ?)", (*place, id))
-        self._finish_erasing()
+        self._replace(int(id), rows, texts)
         return self.record(id)
 
+    def check_model(self, model: Metric | str | None) -> None:
+        """`GalleryError` where codes come from another model than the gallery's."""
+        if model is None:
+            return
+        given = model.fingerprint if isinstance(model, Metric) else model
+        if given != self.fingerprint:
+            raise GalleryError(
+                f"These codes are of the model {given[:12]}, but {self.location} has codes of {self.fingerprint[:12]}: "
+                "distances between them mean nothing. Encode with the gallery's own model, or move the gallery to the "
+                "new one (Gallery.reencode)."
+            )
+
+    # Records
+
     def record(self, id: int) -> Record:
-        found = self.records([id])
-        return found[0]
+        return self.records([id])[0]
 
     def records(self, ids: Iterable[int]) -> list[Record]:
         """In the order of the ids; an unknown one is refused."""
         wanted = [int(at) for at in ids]
-        found = records_by_id(self._reads, wanted)
+        found = self._records_by_id(wanted)
         missing = next((at for at in wanted if at not in found), None)
         if missing is not None:
-            raise GalleryError(f"There is no record {missing} in {self.path}.")
+            raise GalleryError(f"There is no record {missing} in {self.location}.")
         return [found[at] for at in wanted]
 
+    @abstractmethod
     def find(self, *, label: str | None = None, name: str | None = None) -> list[Record]:
         """All records with a label, a name, or both, in the order of their ids."""
-        given = {column: text for column, text in (("label", label), ("name", name)) if text is not None}
-        where = " AND ".join(f"{column} = ?" for column in given) or "1"
-        rows = self._reads.all(f"SELECT {COLUMNS} FROM records r WHERE {where} ORDER BY id", tuple(given.values()))
-        return [Record(*row) for row in rows]
 
+    @abstractmethod
     def labels(self) -> dict[str | None, int]:
         """How many records each label has."""
-        return dict(self._reads.all("SELECT label, count(*) FROM records GROUP BY label ORDER BY label"))
 
+    @abstractmethod
     def names(self) -> set[str]:
         """Names of all records that have one."""
-        return {name for (name,) in self._reads.all("SELECT name FROM records WHERE name IS NOT NULL")}
 
-    def thumbnail(self, id: int) -> bytes | None:
-        row = self._reads.one("SELECT jpeg FROM thumbnails WHERE id = ?", (int(id),))
-        return None if row is None else bytes(row[0])
+    @abstractmethod
+    def thumbnail(self, id: int) -> bytes | None: ...
 
-    def codes(self, ids: Iterable[int], *, model: int | None = None) -> NDArray[np.float32]:
+    @abstractmethod
+    def codes(self, ids: Iterable[int], *, model: int | None = None) -> Codes:
         """Codes of records, (n, length)."""
-        wanted = [int(at) for at in ids]
 
-        def read(view: View, places: list[Place]) -> NDArray[np.float32]:
-            segments = {segment.state.number: segment for segment in view.segments}
-            codes = np.empty((len(wanted), view.form.length), np.float32)
-            for at, (segment, row) in enumerate(places):
-                codes[at] = segments[segment].codes[row]
-            return codes
+    @abstractmethod
+    def iterate(self, batch: int = 4096, model: int | None = None) -> Iterator[tuple[list[Record], Codes]]:
+        """All records with their codes, some at a time, in the order in which codes were added.
 
-        return self._steady(lambda view: self._places_in(view, wanted), read, lambda view, codes: codes, model)
+        The records are those of the moment when each batch is read.
+        """
+
+    # Search
 
     def search(
         self,
@@ -321,14 +263,17 @@ class Gallery:
         *,
         label: str | Iterable[str] | None = None,
         model: Metric | str | int | None = None,
+        approximate: bool = False,
         n_jobs: int | None = None,
     ) -> Answer:
-        """The k nearest records of one code (length,), exactly; `label` restricts them to one label or several."""
-        number = model if isinstance(model, int) else None
-        rows = self._checked_codes(code, number)
+        """The k nearest records of one code (length,), exactly; `label` restricts them to one label or several.
+
+        `approximate` allows for a few to be missing, where there is an index (`build_index`); distances are right.
+        """
+        rows = self._checked_codes(code, model if isinstance(model, int) else None)
         if len(rows) != 1:
             raise GalleryError(f"search takes one code; got {len(rows)}. For several, use search_many.")
-        return self._answers(rows, k, label, model, n_jobs, one=True)[0]
+        return self._searched(rows, k, label, model, n_jobs, one=True, approximate=approximate)[0]
 
     def search_many(
         self,
@@ -339,56 +284,62 @@ class Gallery:
         model: Metric | str | int | None = None,
         n_jobs: int | None = None,
     ) -> list[Answer]:
-        """The same for many codes (m, length), by matrix products: an answer for each."""
+        """The same for many codes (m, length): an answer for each."""
+        rows = self._checked_codes(codes, model if isinstance(model, int) else None)
+        return self._searched(rows, k, label, model, n_jobs, one=False)
+
+    def _searched(
+        self,
+        rows: Codes,
+        k: int,
+        label: str | Iterable[str] | None,
+        model: Metric | str | int | None,
+        n_jobs: int | None,
+        one: bool,
+        approximate: bool = False,
+    ) -> list[Answer]:
+        if k < 1:
+            raise GalleryError(f"k={k}: ask for one neighbour at least.")
+        if not isinstance(model, int):
+            self.check_model(model)
+        labels = None if label is None else [label] if isinstance(label, str) else list(label)
         number = model if isinstance(model, int) else None
-        return self._answers(self._checked_codes(codes, number), k, label, model, n_jobs, one=False)
+        if approximate and number is None:
+            return self._approximate_answers(rows, k, labels, n_jobs)
+        return self._answers(rows, k, labels, number, n_jobs, one)
 
-    def iterate(
-        self, batch: int = 4096, model: int | None = None
-    ) -> Iterator[tuple[list[Record], NDArray[np.float32]]]:
-        """All records with their codes, some at a time, in the order in which codes were added.
+    def build_index(
+        self, *, recall: float = 0.95, k: int = 10, n_queries: int = 200, progress: Progress = no_progress
+    ) -> IndexReport:
+        """An index for `search(approximate=True)`, with the effort that a recall of the k nearest needs.
 
-        The records are those of the moment when each batch is read.
+        The recall is measured on records of this gallery as queries. The index may be deleted at any time.
         """
-        for segment, rows in self._view(model).blocks_of_rows(batch):
-            query = f"SELECT p.row, {COLUMNS} FROM places p JOIN records r ON r.id = p.id WHERE p.segment = ? AND "
-            found = self._reads.all(
-                query + "p.row >= ? AND p.row < ? ORDER BY p.row", (segment.state.number, rows.start, rows.stop)
-            )
-            if found:
-                yield [Record(*row[1:]) for row in found], segment.codes[[row[0] for row in found]]
+        if not 0 < recall <= 1:
+            raise GalleryError(f"recall={recall}: give a share above 0 and up to 1.")
+        return self._build_index(recall, k, n_queries, progress)
 
-    def check_model(self, model: Metric | str | None) -> None:
-        """`GalleryError` where codes come from another model than the gallery's."""
-        if model is None:
-            return
-        given = model.fingerprint if isinstance(model, Metric) else model
-        if given != self.fingerprint:
-            raise GalleryError(
-                f"These codes are of the model {given[:12]}, but {self.path} has codes of {self.fingerprint[:12]}: "
-                "distances between them mean nothing. Encode with the gallery's own model, or move the gallery to the "
-                "new one (Gallery.reencode)."
-            )
+    @abstractmethod
+    def drop_index(self) -> None:
+        """Delete the index; searches are exact until another is built."""
 
+    # Maintenance
+
+    @abstractmethod
     def compact(self, progress: Progress = no_progress) -> int:
-        """Write segments with erased rows anew, without them; returns how many rows were given up."""
-        from samekind.gallery.compaction import compact
+        """Give up the space of removed records; returns how many rows were given up."""
 
-        return compact(self, progress)
-
+    @abstractmethod
     def check(self, *, repair: bool = True, progress: Progress = no_progress) -> CheckReport:
-        """Compare every byte with its checksum and every row with its record; make quantised copies again."""
-        from samekind.gallery.checking import check
+        """Read everything and compare it with what it must be; make again what can be."""
 
-        return check(self, repair, progress)
-
-    def export(self, path: str | os.PathLike[str], progress: Progress = no_progress) -> int:
+    def export(self, path: Address, progress: Progress = no_progress) -> int:
         """Write all records and codes to PATH.parquet, or to PATH.csv and PATH.npy; returns how many."""
         from samekind.gallery.transfer import export
 
         return export(self, Path(path), progress)
 
-    def import_(self, path: str | os.PathLike[str], progress: Progress = no_progress) -> NDArray[np.int64]:
+    def import_(self, path: Address, progress: Progress = no_progress) -> NDArray[np.int64]:
         """Add what `export` wrote, with new ids; durable in batches."""
         from samekind.gallery.transfer import import_
 
@@ -421,9 +372,9 @@ class Gallery:
 
     def abandon(self) -> None:
         """Erase the codes of the next model."""
-        from samekind.gallery.reencoding import abandon
+        from samekind.gallery.reencoding import needed_next_model
 
-        abandon(self)
+        self._forget_next(needed_next_model(self))
 
     def doctor(
         self,
@@ -447,153 +398,72 @@ class Gallery:
             self, calibration=calibration, wrong=wrong, duplicate=duplicate, most=most, n_jobs=n_jobs, progress=progress
         )
 
-    def n_erased_rows(self) -> int:
-        """Rows that are overwritten and still take space, until `compact`."""
-        return int(self._reads.one("SELECT coalesce(sum(rows - live), 0) FROM segments")[0])
+    # What each kind of gallery does in its own way
 
-    def problems(self) -> list[str]:
-        """What is wrong with files that can be made again, and are not used until then (`check`)."""
-        return [segment.problem for segment in self._view().segments if segment.problem]
+    @abstractmethod
+    def _model(self, number: int | None) -> tuple[CodeForm, str]:
+        """How codes of a model are compared, and its fingerprint; None stands for the model in use."""
 
-    # What the parts of a gallery share
+    @abstractmethod
+    def _add(
+        self, codes: Codes, texts: Sequence[tuple[str | None, ...]], added: str, thumbnails: Sequence[bytes | None]
+    ) -> list[int]: ...
 
-    @property
-    def _writable(self) -> Database:
-        if self._writes is None:
-            raise GalleryError(f"The gallery {self.path} was opened for reading only.")
-        return self._writes
+    @abstractmethod
+    def _remove(self, ids: tuple[int, ...]) -> Removal: ...
 
-    def _state(self, database: Database | None = None) -> State:
-        row = (database or self._reads).one(
-            "SELECT gallery, revision, changes, model, block_rows, segment_blocks, made FROM state"
-        )
-        if row is None:
-            raise GalleryError(f"{self.path / FILE} has no state. {ADVICE}")
-        return State(*row)
+    @abstractmethod
+    def _replace(self, id: int, code: Codes | None, texts: dict[str, str | None]) -> None: ...
 
-    def _form(self, model: int | None = None) -> CodeForm:
-        return self._model(self._state().model if model is None else model)[0]
+    @abstractmethod
+    def _records_by_id(self, ids: Sequence[int]) -> dict[int, Record]: ...
 
-    def _model(self, number: int, database: Database | None = None) -> tuple[CodeForm, str]:
-        """How codes of one of the models are compared, and its fingerprint."""
-        if number not in self._models:
-            query = "SELECT fingerprint, length, file FROM models WHERE model = ?"
-            row = (database or self._reads).one(query, (number,))
-            if row is None:
-                raise GalleryError(f"{self.path} has no model {number}: it may have been switched meanwhile.")
-            fingerprint, length, file = row
-            if file is None:
-                self._models[number] = CodeForm.plain(length), fingerprint
-            else:
-                self._models[number] = self._read_model(file, fingerprint), fingerprint
-        return self._models[number]
+    @abstractmethod
+    def _answers(
+        self, codes: Codes, k: int, labels: Sequence[str] | None, model: int | None, n_jobs: int | None, one: bool
+    ) -> list[Answer]: ...
 
-    def _read_model(self, file: str, fingerprint: str) -> CodeForm:
-        metric = Metric.load(self.path / file)
-        if metric.fingerprint != fingerprint:
-            raise GalleryError(f"{self.path / file} is not the model of this gallery: it was exchanged. {ADVICE}")
-        return CodeForm.of_model(metric)
+    @abstractmethod
+    def _id_range(self) -> tuple[int, int]:
+        """The lowest and the highest id; (0, 0) where there are no records."""
 
-    def _writer(self, state: State, model: int | None = None) -> Writer:
-        number = state.model if model is None else model
-        form = self._model(number, self._writable)[0]
-        return Writer(self._writable, self.path, state.gallery, state.layout, number, form)
+    @abstractmethod
+    def _approximate_answers(
+        self, codes: Codes, k: int, labels: Sequence[str] | None, n_jobs: int | None
+    ) -> list[Answer]:
+        """Exact ones where there is no index."""
 
-    @contextmanager
-    def _writing(self, *, changes: bool = False) -> Iterator[State]:
-        """A write transaction, after what an interrupted one left; `changes` where rows go or move."""
-        with self._writable.writing():
-            state = self._state(self._writable)
-            if not self._tidied:
-                self._remove_orphans()
-                self._tidied = self._journal_waits = True  # a writer that was killed may have left something there
-            self._erase_rows(state)
-            yield state
-            self._writable.run(
-                "UPDATE state SET revision = revision + 1, changes = changes + ?", (1 if changes else 0,)
-            )
-        if self._journal_waits:
-            self._journal_waits = not self._writable.truncate_journal()
+    @abstractmethod
+    def _build_index(self, recall: float, k: int, n_queries: int, progress: Progress) -> IndexReport: ...
 
-    def _remove_orphans(self) -> None:
-        """Files of a writer that was killed before it committed; nobody else writes now."""
-        named = {name for row in self._writable.all("SELECT codes_file, int8_file FROM segments") for name in row}
-        named |= {name for (name,) in self._writable.all("SELECT file FROM models WHERE file IS NOT NULL")}
-        found = {path.name for kind in (CODES, INT8, MODEL_END) for path in self.path.glob(f"*{kind}")}
-        if found - named:
-            remove_files(self.path, found - named)
+    @abstractmethod
+    def _begin_next(self, form: CodeForm, fingerprint: str) -> int:
+        """Keep another model beside the one in use; its number."""
 
-    def _erase_rows(self, state: State) -> None:
-        """Overwrite the rows that no record has any more."""
-        waiting = self._writable.all(
-            "SELECT e.segment, e.row, s.model FROM erasing e JOIN segments s ON s.segment = e.segment"
-        )
-        models = {segment: model for segment, _, model in waiting}
-        for segment, rows in by_segment((segment, row) for segment, row, _ in waiting).items():
-            self._writer(state, models[segment]).erase(segment, rows)
-        if waiting:
-            self._writable.run("DELETE FROM erasing")
+    @abstractmethod
+    def _lacking(self, model: int, after: int, most: int) -> list[Record]:
+        """Records that have no code of a model yet, in order of their ids."""
 
-    def _finish_erasing(self) -> bool:
-        """The second half of a removal, after its records are gone; whether the journal is emptied too."""
-        self.remove_caches()
-        self._journal_waits = False
-        with self._writing():
-            pass
-        emptied = self._writable.truncate_journal()
-        self._journal_waits = not emptied
-        return emptied
+    @abstractmethod
+    def _keep(self, model: int, ids: Sequence[int], codes: Codes) -> None:
+        """Codes of records that are still there."""
 
-    def remove_caches(self) -> None:
-        """Indexes of the approximate search, which are made again when they are needed."""
-        remove_files(self.path, [path.name for path in self.path.glob(f"*{CACHE_END}")])
+    @abstractmethod
+    def _encoded(self, model: int) -> list[int]:
+        """Ids of the records that have a code of a model."""
 
-    def _give_up(self, places: Sequence[Place]) -> None:
-        """Take places from their records and mark them for erasure."""
-        database = self._writable
-        database.run_many("INSERT INTO erasing VALUES (?, ?)", places)
-        database.run_many("DELETE FROM places WHERE segment = ? AND row = ?", places)
-        for segment, rows in by_segment(places).items():
-            database.run("UPDATE segments SET live = live - ? WHERE segment = ?", (len(rows), segment))
+    @abstractmethod
+    def _n_encoded(self, model: int) -> int: ...
 
-    def _places_of(self, ids: Sequence[int]) -> list[Place]:
-        """All places of records, of every model, for a writer."""
-        return [
-            (row[0], row[1]) for row in self._writable.all_among("SELECT segment, row FROM places WHERE id IN", ids)
-        ]
+    @abstractmethod
+    def _switch_to(self, model: int) -> None: ...
 
-    def _places_in(self, view: View, ids: Sequence[int]) -> list[Place]:
-        """Places of records in a view, in the order of the ids."""
-        rows = self._reads.all_among(
-            "SELECT p.id, p.segment, p.row FROM places p JOIN segments s ON s.segment = p.segment "
-            "WHERE s.model = ? AND p.id IN",
-            ids,
-            (view.model,),
-        )
-        places = {row[0]: (row[1], row[2]) for row in rows}
-        missing = next((at for at in ids if at not in places), None)
-        if missing is not None:
-            raise GalleryError(f"There is no record {missing} in {self.path}.")
-        return [places[at] for at in ids]
+    @abstractmethod
+    def _forget_next(self, model: int) -> None: ...
 
-    def _check_known(self, ids: Sequence[int]) -> None:
-        known = records_by_id(self._writable, ids)
-        missing = [at for at in ids if at not in known]
-        if missing:
-            raise GalleryError(f"There is no record {missing[0]} in {self.path}; nothing was changed.")
-
-    def _new_ids(self, n: int) -> list[int]:
-        row = self._writable.one("SELECT seq FROM sqlite_sequence WHERE name = 'records'")
-        first = 1 + (0 if row is None else int(row[0]))
-        return list(range(first, first + n))
-
-    def _keep_thumbnails(self, ids: Sequence[int], thumbnails: Sequence[bytes | None] | None) -> None:
-        kept = [(at, jpeg) for at, jpeg in zip(ids, thumbnails or (), strict=False) if jpeg is not None]
-        self._writable.run_many("INSERT INTO thumbnails VALUES (?, ?)", kept)
-
-    def _checked_codes(self, codes: ArrayLike, model: int | None = None) -> NDArray[np.float32]:
+    def _checked_codes(self, codes: ArrayLike, model: int | None = None) -> Codes:
         """(n, length) in float32, finite."""
-        given, length = np.asarray(codes), self._form(model).length
+        given, length = np.asarray(codes), self._model(model)[0].length
         rows = given[np.newaxis] if given.ndim == 1 else given
         if rows.ndim != 2 or rows.shape[1] != length:
             raise GalleryError(
@@ -606,149 +476,15 @@ class Gallery:
             raise GalleryError("Codes must be finite in float32, but some are not. Leave those out.")
         return converted
 
-    def _view(self, model: int | None = None) -> View:
-        with self._reads.reading():
-            return self._current_view(model)
 
-    def _current_view(self, model: int | None = None) -> View:
-        """Inside a transaction: the segments as they are now; what has not changed stays mapped."""
-        state = self._state()
-        number = state.model if model is None else model
-        known = self._views.get(number)
-        if known is not None and known.revision == state.revision:
-            return known
-        form = self._model(number)[0]
-        mapped = {} if known is None else same_segments(known.segments)
-        segments = tuple(
-            mapped.get(each) or open_segment(self.path, self._reads, state.gallery, each, form, self._distrusted)
-            for each in read_states(self._reads, number, state.layout)
-        )
-        erasing = tuple((row[0], row[1]) for row in self._reads.all("SELECT segment, row FROM erasing"))
-        view = View(state.revision, state.changes, number, form, state.layout, segments, erasing)
-        self._views[number] = view
-        return view
-
-    def _steady(
-        self,
-        prepare: Callable[[View], Prepared],
-        compute: Callable[[View, Prepared], Found],
-        finish: Callable[[View, Found], Result],
-        model: int | None = None,
-    ) -> Result:
-        """What is computed from a view, computed again if rows were erased or moved meanwhile.
-
-        `prepare` and `finish` read from the database, at one moment each.
-        """
-        for attempt in range(ATTEMPTS):
-            seen = self._state().changes
-            try:
-                with self._reads.reading():
-                    view = self._current_view(model)
-                    prepared = prepare(view)
-                found = compute(view, prepared)
-            except (GalleryError, DamagedBlock) as error:
-                if self._state().changes == seen:
-                    if not isinstance(error, DamagedBlock) or error.file in self._distrusted:
-                        raise
-                    self._distrust(error)
-                continue
-            with self._reads.reading():
-                if self._state().changes == view.changes:
-                    return finish(view, found)
-            time.sleep(0.001 * 2**attempt)
-        if self._writes is None:
-            raise GalleryError(
-                f"Rows of {self.path} are being erased again and again, so that no search ends: try later."
-            )
-        with self._writes.writing():  # keeps others from erasing
-            view = self._view(model)
-            with self._reads.reading():
-                prepared = prepare(view)
-            found = compute(view, prepared)
-            with self._reads.reading():
-                return finish(view, found)
-
-    def _distrust(self, error: DamagedBlock) -> None:
-        """Do without a quantised copy that is damaged; codes themselves cannot be done without."""
-        if not error.file.endswith(INT8):
-            raise GalleryError(f"{self.path / error.file} is damaged in block {error.block}. {ADVICE}") from error
-        self._distrusted.add(error.file)
-        self._views.clear()
-
-    def _answers(
-        self,
-        codes: NDArray[np.float32],
-        k: int,
-        label: str | Iterable[str] | None,
-        model: Metric | str | int | None,
-        n_jobs: int | None,
-        one: bool,
-    ) -> list[Answer]:
-        if k < 1:
-            raise GalleryError(f"k={k}: ask for one neighbour at least.")
-        if not isinstance(model, int):
-            self.check_model(model)
-        number = model if isinstance(model, int) else None
-        labels = None if label is None else [label] if isinstance(label, str) else list(label)
-        kind = INT8 if one else CODES
-
-        def prepare(view: View) -> tuple[searching.Allowed, list[Checksum]]:
-            wanted = None if labels is None else self._places_of_labels(view, labels)
-            return view.allowed_rows(wanted), unverified(self._reads, view, kind, self._verified)
-
-        def compute(
-            view: View, prepared: tuple[searching.Allowed, list[Checksum]]
-        ) -> tuple[list[searching.Nearest], list[float]]:
-            allowed, checksums = prepared
-            self._verified |= verify_blocks(view, checksums, n_jobs)
-            split = [view.form.query(code) for code in codes]
-            if one:
-                found = [searching.nearest(view, vector, k, allowed, n_jobs) for vector, _ in split]
-            else:
-                queries = np.array([vector for vector, _ in split]).reshape(len(codes), view.form.width)
-                found = searching.nearest_of_many(view, queries, k, allowed, n_jobs)
-            return found, [number for _, number in split]
-
-        return self._steady(prepare, compute, self._with_records, number)
-
-    def _with_records(self, view: View, found: tuple[list[searching.Nearest], list[float]]) -> list[Answer]:
-        lists = [[(int(p) >> PLACE_BITS, int(p) & ROW_MASK) for p in nearest.places] for nearest in found[0]]
-        records = records_at(self._reads, [place for places in lists for place in places])
-        return [
-            Answer(
-                tuple(
-                    Hit(records[place], float(distance) + own)
-                    for place, distance in zip(places, nearest.distances, strict=True)
-                ),
-                nearest.n_searched,
-                nearest.n_computed,
-            )
-            for nearest, places, own in zip(found[0], lists, found[1], strict=True)
-        ]
-
-    def _places_of_labels(self, view: View, labels: Sequence[str]) -> list[Place]:
-        rows = self._reads.all_among(
-            "SELECT p.segment, p.row FROM records r JOIN places p ON p.id = r.id JOIN segments s "
-            "ON s.segment = p.segment WHERE s.model = ? AND r.label IN",
-            labels,
-            (view.model,),
-        )
-        return [(row[0], row[1]) for row in rows]
+def is_server(path: Address) -> bool:
+    return isinstance(path, str) and path.startswith(SERVERS)
 
 
-def _write_new(folder: Path, form: CodeForm, layout: Layout) -> None:
-    """The database and the model of a gallery that has no records yet."""
-    file = None
-    if form.model is not None:
-        file = f"000001{MODEL_END}"
-        form.model.save(folder / file)
-    fingerprint = PLAIN if form.model is None else form.model.fingerprint
-    Database.create(folder / FILE)
-    database = Database(folder / FILE)
-    with database.writing():
-        database.run("INSERT INTO models VALUES (1, ?, ?, ?)", (fingerprint, form.length, file))
-        state = (secrets.token_hex(16), layout.block_rows, layout.segment_blocks, now())
-        database.run("INSERT INTO state VALUES (?, 0, 0, 1, ?, ?, ?)", state)
-    database.truncate_journal()
-    database.close()
-    fsync_folder(folder)
+def shown_address(path: Address) -> str:
+    """An address without a password."""
+    if not is_server(path):
+        return str(path)
+    from samekind.gallery.server import parsed
+
+    return parsed(str(path))[2]

@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 from samekind.gallery.errors import ADVICE, GalleryError
 
 HEADER_BYTES = 4096
-CODES, INT8 = ".codes", ".int8"
+CODES, INT8 = ".codes", ".int8"  # ends of file names
+MODEL_END, CACHE_END = ".safetensors", ".cache"
 _FORMAT = "samekind.gallery"
 
 

@@ -1,4 +1,4 @@
-"""All pairs of many codes, in tiles: those within a limit, and the nearest other of each; exact, in O(n) memory.
+"""All pairs of many codes, in tiles: those within limits, and the nearest other of each; exact, in O(n) memory.
 
 Float32 matrix products exclude most pairs by a bound on their rounding errors; the distances of all others are computed
 in float64 (`samekind.kernels.nearest`).
@@ -21,14 +21,14 @@ Progress = Callable[[int, int], None]
 
 TILE_ROWS = 2048
 QUERIES = 256
-MOST_PAIRS = 2_000_000  # beyond that a limit tells nothing apart
+MOST_PAIRS = 2_000_000  # beyond that limits tell nothing apart
 _NOTHING = np.zeros(0, np.int64)
 
 
 def pairs_within(
-    vectors: Array, offsets: Floats, limit: float, progress: Progress, *, forest: bool = False
+    vectors: Array, offsets: Floats, limits: Floats, progress: Progress, *, forest: bool = False
 ) -> tuple[Ints, Floats]:
-    """Pairs (m, 2) of rows i < j with `||u_i - u_j||^2 + s_i + s_j <= limit`, and these distances.
+    """Pairs (m, 2) of rows i < j with `||u_i - u_j||^2 + s_i + s_j <= min(limits_i, limits_j)`, and these distances.
 
     With `forest`, only as many pairs as connect all rows that any pairs connect.
     """
@@ -48,13 +48,13 @@ def pairs_within(
             row = 0
             while row < len(products):
                 row, count = pairs_in_products(
-                    products, first, second, row, vectors, offsets, norms, limit, _error(width), parents, buffer, found
+                    products, first, second, row, vectors, offsets, norms, limits, _error(width), parents, buffer, found
                 )
                 pairs.append(buffer[:count].copy())
                 distances.append(found[:count].copy())
                 n_pairs += count
                 if n_pairs > MOST_PAIRS:
-                    raise GalleryError(f"More than {MOST_PAIRS:,} pairs are within {limit:.4g}: give a lower limit.")
+                    raise GalleryError(f"More than {MOST_PAIRS:,} pairs are within the limits: give lower ones.")
         progress(_n_before(first + TILE_ROWS, n), _n_before(n, n))
     return np.concatenate(pairs), np.concatenate(distances)
 

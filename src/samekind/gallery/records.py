@@ -45,12 +45,14 @@ class Answer:
     """The nearest entries, nearest first; of equal distances the code that was added first.
 
     Of `n_searched` entries `n_computed` had their distance computed; the bound of the quantised copy excluded the rest.
-    For a batch, `n_computed` is the mean over its queries.
+    For a batch, `n_computed` is the mean over its queries. `exact` is False where an index was used, which may miss
+    some entries.
     """
 
     hits: tuple[Hit, ...]
     n_searched: int
     n_computed: int
+    exact: bool = True
 
     @property
     def n_excluded(self) -> int:

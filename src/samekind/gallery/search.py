@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from samekind.gallery.cells import Cells, SegmentCells
 from samekind.gallery.view import Segment, View
 from samekind.kernels.types import BoolArray, IntArray
 from samekind.threads import ThreadPool, single_threaded_blas
@@ -44,10 +45,12 @@ class _Lists:
         self.computed = 0
 
 
-def nearest(view: View, query: Floats, k: int, allowed: Allowed, n_jobs: int | None) -> Nearest:
-    """One query (width,)."""
+def nearest(
+    view: View, query: Floats, k: int, allowed: Allowed, n_jobs: int | None, cells: Cells | None = None
+) -> Nearest:
+    """One query (width,); with cells, only the rows in those nearest to the query, and those in no cell."""
     shared = np.full(1, np.inf)
-    tasks = [task for segment in view.segments for task in _tasks(view, segment, allowed)]
+    tasks = [task for segment in view.segments for task in _tasks(view, segment, allowed, cells, query)]
     waiting = iter(tasks)  # taken by whichever thread is free
 
     def search(_: int) -> _Lists:
@@ -116,11 +119,19 @@ class _Task:
     blocks: IntArray | None = None
     allowed: BoolArray | None = None
     rows: IntArray | None = None
+    cells: tuple[SegmentCells, IntArray] | None = None
 
     def search(self, query: Floats, shared: Floats, distances: Floats, places: Places) -> int:
-        from samekind.kernels.nearest import nearest_in_blocks, nearest_of_rows
+        from samekind.kernels.nearest import nearest_in_blocks, nearest_in_cells, nearest_of_rows
 
         segment, codes = self.segment, self.segment.codes
+        if self.cells is not None:
+            lists, probed = self.cells
+            computed: int = nearest_in_cells(
+                probed, lists.starts, lists.members, segment.int8, segment.scales, self.block_rows, codes,
+                segment.first_place, query, shared, distances, places,
+            )  # fmt: skip
+            return computed
         if self.rows is not None:
             offsets = self._offsets(self.rows)
             nearest_of_rows(codes, offsets, self.rows, segment.first_place, query, distances, places)
@@ -137,17 +148,23 @@ class _Task:
         return self.segment.form.offsets(self.segment.codes[rows])
 
 
-def _tasks(view: View, segment: Segment, allowed: Allowed) -> list[_Task]:
+def _tasks(
+    view: View, segment: Segment, allowed: Allowed, cells: Cells | None = None, query: Floats | None = None
+) -> list[_Task]:
     """Work on a segment in pieces that several threads share evenly."""
     size = view.layout.block_rows
     chosen = None if allowed is None else allowed[segment.state.number]
     if chosen is not None and len(chosen) <= FEW * segment.state.rows:
         return [_Task(segment, size, rows=part) for part in _pieces(chosen, size // 8)]
     mask = None if chosen is None else _mask(segment, chosen)
-    blocks = np.arange(len(segment.int8) // size)
+    lists = None if cells is None or chosen is not None else cells.segments.get(segment.state.number)
+    blocks = np.arange(0 if lists is None else lists.n_rows // size, len(segment.int8) // size)
     tail = np.arange(len(segment.int8), segment.state.rows)
     tail = tail if mask is None else tail[mask[tail]]
     by_blocks = [_Task(segment, size, part, mask) for part in _pieces(blocks, 4)]
+    if cells is not None and lists is not None and query is not None:
+        probed = cells.probed(query)
+        by_blocks += [_Task(segment, size, cells=(lists, part)) for part in _pieces(probed, -(-len(probed) // 2))]
     return by_blocks + [_Task(segment, size, rows=part) for part in _pieces(tail, size // 8)]
 
 

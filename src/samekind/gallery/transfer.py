@@ -17,7 +17,7 @@ from samekind.gallery.errors import GalleryError
 from samekind.gallery.records import TEXTS, Record
 
 if TYPE_CHECKING:
-    from samekind.gallery.gallery import Gallery, Progress
+    from samekind.gallery.gallery import Address, Gallery, Progress
 
 BATCH = 4096
 COLUMNS = ("id", *TEXTS, "added")
@@ -45,11 +45,11 @@ def import_(gallery: Gallery, path: Path, progress: Progress) -> NDArray[np.int6
     return np.concatenate(ids)
 
 
-def copy(source: Gallery, target: Path, progress: Progress) -> int:
+def copy(source: Gallery, target: Address, progress: Progress) -> int:
     """All records with their codes and thumbnails into a new gallery, or into one of the same model."""
     from samekind.gallery.gallery import Gallery
 
-    if target.exists() and any(target.iterdir()):
+    if Gallery.exists(target):
         made = Gallery.open(target)
     elif source.model is None:
         made = Gallery.create(target, length=source.length)

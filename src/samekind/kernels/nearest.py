@@ -225,6 +225,58 @@ def nearest_in_blocks(
 
 
 @compiled_exactly
+def nearest_in_cells(
+    cells: Any,
+    starts: Any,
+    members: Any,
+    rows: Any,
+    scales: Any,
+    block_rows: Any,
+    codes: Any,
+    first_place: Any,
+    query: Any,
+    shared: Any,
+    distances: Any,
+    places: Any,
+) -> Any:
+    """The same for the rows `members[starts[c] : starts[c + 1]]` of some cells c, wherever they are; -1 is no row."""
+    width = len(query)
+    padded = rows.shape[1] - TAIL
+    bounds, offsets = rows.view(np.float32), rows.view(np.float64)
+    at_norm, at_offset = padded // 4, padded // 8 + 1
+    integers = np.zeros((len(scales), padded), np.int16)
+    steps, missing = np.empty(len(scales)), np.empty(len(scales))
+    for block in range(len(scales)):
+        steps[block], missing[block] = _quantise_query(query, scales[block], integers[block])
+    lanes = np.empty(8)
+    length = 0.0
+    for d in range(width):
+        length += query[d] * query[d]
+    computed, last = 0, len(distances) - 1
+    for cell in cells:
+        for at in range(starts[cell], starts[cell + 1]):
+            row = members[at]
+            if row < 0:
+                continue
+            block, product = row // block_rows, np.int32(0)
+            for d in range(padded):
+                product += np.int32(rows[row, d]) * np.int32(integers[block, d])
+            norm = np.float64(bounds[row, at_norm])
+            twice = 2.0 * steps[block] * np.float64(product)
+            slack = _ROUNDING * (length + norm + abs(twice)) + 2.0 * missing[block]
+            apart = np.sqrt(max(length + norm - twice - slack, 0.0)) * (1 - _ROUNDING)
+            apart = max(apart - np.float64(bounds[row, at_norm + 1]), 0.0)
+            lower = apart * apart * (1 - _ROUNDING) + offsets[row, at_offset]
+            if lower <= min(shared[0], distances[last]):
+                distance = _distance(codes, row, query, lanes) + offsets[row, at_offset]
+                _insert(distances, places, distance, first_place + row)
+                computed += 1
+        if distances[last] < shared[0]:
+            shared[0] = distances[last]
+    return computed
+
+
+@compiled_exactly
 def batch_norms(codes: Any, offsets: Any, width: Any, least: Any, spread: Any) -> None:
     """What a row's distance to any query is at least, less products: `least` = ||u||^2 + s, `spread` = ||u||."""
     for i in range(len(codes)):
@@ -291,13 +343,13 @@ def pairs_in_products(
     vectors: Any,
     offsets: Any,
     norms: Any,
-    limit: Any,
+    limits: Any,
     error: Any,
     parents: Any,
     pairs: Any,
     distances: Any,
 ) -> Any:
-    """Pairs i < j with `||u_i - u_j||^2 + s_i + s_j <= limit`, from float32 products of a tile.
+    """Pairs i < j with `||u_i - u_j||^2 + s_i + s_j <= min(limits_i, limits_j)`, from float32 products of a tile.
 
     `products` (m, n) are <u_i, u_j> of rows from `first` and from `second` on; `norms` are ||u||^2, and `error` covers
     what a product may be off, as in `nearest_in_products`. `parents` (n_rows,), where not empty, is a union-find
@@ -321,6 +373,7 @@ def pairs_in_products(
             lower[j] = bound if abs(twice) < np.inf else -np.inf
         for j in range(max(0, a + 1 - second), n):
             b = second + j
+            limit = min(limits[a], limits[b])
             if lower[j] <= limit and (len(parents) == 0 or _root(parents, a) != _root(parents, b)):
                 distance = _distance(vectors, b, vectors[a], lanes) + offsets[a] + offsets[b]
                 if distance <= limit:

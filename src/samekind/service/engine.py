@@ -194,7 +194,7 @@ class Engine:
             },
             "gallery": None
             if gallery is None
-            else {"name": gallery.path.name, "entries": len(gallery), "labels": self._n_labels(gallery)},
+            else {"name": gallery.name, "entries": len(gallery), "labels": self._n_labels(gallery)},
             "distribution": self.distribution,
             "timings": self.timings(),
         }
