@@ -4,8 +4,8 @@ Step 1 on covariance groups of LFW-a (training images of View 2, fold 1, whitene
 the first two rounds, and what of it is search, `search="fast"` against "exact". The first round of the
 fast search scores all groups, so that later rounds are cheaper than what is shown. Without `--store` a temporary one
 is made of 2,000 regions (a minute or two, 2 GB).
-Step 2 on features like those of LFW (`lfwdata.LikeLFW`; classes of 40, triplet loss, 20 components): a whole fit,
-`anchors="grow"` against "all".
+Step 2 on features like those of LFW (`samekind.lfw.retrieval.synthetic.LikeLFW`; classes of 40, triplet loss, 20
+components): a whole fit, `anchors="grow"` against "all".
 
 NAME_factor      exact over fast (all over grow) seconds at the largest size: at least 1
 NAME_slope_less  exact's slope less fast's (all's less grow's): at least 0; in N and K of the search, in N of the fit
@@ -24,9 +24,10 @@ from pathlib import Path
 
 import numpy as np
 from harness import Report
-from lfwdata import Clocks, Faces, LikeLFW, Rows, faces, fitted, lfw_parser, people, some
+from lfwdata import Clocks, Faces, Rows, faces, fitted, lfw_parser, people, some
 
 from samekind.estimators import JointMetric
+from samekind.lfw.retrieval.synthetic import LikeLFW
 from samekind.solvers.selection.search import ExactSearch, LazySearch
 
 FIGURES = Path(__file__).resolve().parents[1] / "docs" / "figures"

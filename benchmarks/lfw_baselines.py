@@ -278,10 +278,12 @@ def fit(
     except subprocess.CalledProcessError:
         return Failed("metric-learn could not be installed"), ""
     with tempfile.TemporaryDirectory() as folder:
-        data, result = Path(folder) / "data.npz", Path(folder) / "result.npz"
-        np.savez(data, X=X, y=y)
-        worker = Path(__file__).with_name("lmnn_worker.py")
-        command = [python, "-W", "ignore", worker, learner, data, result, f"--neighbors={k}", f"--limit={limit}"]
+        result = Path(folder) / "result.npz"
+        for name, array in (("X", X), ("y", y)):
+            np.save(Path(folder) / f"{name}.npy", array)
+        worker, options = Path(__file__).with_name("lmnn_worker.py"), {"n_neighbors": k} if k else {}
+        command = [python, "-W", "ignore", worker, learner, folder, result, f"--options={json.dumps(options)}"]
+        command += [f"--limit={limit}"]
         try:
             subprocess.run(list(map(str, command)), check=True, timeout=limit + GRACE, capture_output=True)
         except subprocess.TimeoutExpired:
@@ -290,7 +292,7 @@ def fit(
             last = (error.stderr.decode().strip().splitlines() or [f"exit status {error.returncode}"])[-1]
             return Failed(last if error.returncode > 0 else f"ended by signal {-error.returncode}: memory?"), ""
         with np.load(result) as made:
-            end = "" if made["finished"] else ", cut off"
+            end = "" if str(made["status"]) == "finished" else ", cut off"
             return made["components"][-1], f"{len(X):,} images, {made['seconds'][-1]:.0f} s{end}"
 
 

@@ -1,4 +1,4 @@
-"""What the benchmarks of both steps share: LFW-a, its protocol and feature groups; features like those; records.
+"""What the benchmarks of both steps share: LFW-a, its protocol and feature groups; records.
 
 LFW comes from a store of `samekind extract` or `benchmarks/extract.py --store DIR` that has covariance groups. Without
 one, a smaller store is made of ../shared/data/lfw-a in a temporary folder, and removed.
@@ -169,56 +169,6 @@ def fitted(
     settings: dict[str, Any] = {"ridge": RIDGE, "threshold": THRESHOLD, "memory_budget": "2GB", "random_state": 0}
     with clocks.on("rounds", steps, "select_groups"):
         return SparseBlockMetric(**settings | options).fit(source, found.labels, rows, groups), source
-
-
-# Features like those that step 1 makes of LFW
-
-
-@dataclass(frozen=True)
-class LikeLFW:
-    """`x_ij = sqrt(v_j) (sqrt(p_j) b_cj + s_i sqrt(1 - p_j) w_ij)`, sample i of class c, b and w standard normal.
-
-    `v_j = v_1 j^-0.8`, summing to 2,513 over 2,513 dimensions (intermediate features have variance 1), and
-    `p_j = 1 / (1 + exp(g_j) (j / 6)^0.8)`, the share between classes: so are, about, the principal components of LFW-a
-    (150 groups, 6 directions of each, learned from other people); g_j, standard normal, as they do not tell alike.
-    `s_i = exp(0.3 h_i - 0.09)`, h_i standard normal, mean square 1: some pictures are worse than others.
-    """
-
-    n_features: int
-    seed: int = 0
-
-    PAPERS_FEATURES = 2513
-    ROWS_AT_ONCE = 8192
-
-    def samples(
-        self, class_sizes: NDArray[np.int64], misnamed: float = 0.0
-    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """X (N, n_features) in float32, made block by block, and y, a share of it wrong as in pictures from the web.
-
-        For another number of classes they are other classes, of the same kind.
-        """
-        rng = np.random.default_rng([self.seed, len(class_sizes)])
-        between, within = self._deviations()
-        centres = rng.standard_normal((len(class_sizes), self.n_features), np.float32) * between
-        y = np.repeat(np.arange(len(class_sizes)), class_sizes)
-        X = np.empty((len(y), self.n_features), np.float32)
-        for start in range(0, len(y), self.ROWS_AT_ONCE):
-            block = X[start : start + self.ROWS_AT_ONCE]
-            rng.standard_normal(dtype=np.float32, out=block)
-            block *= within * np.exp(0.3 * rng.standard_normal((len(block), 1), np.float32) - np.float32(0.09))
-            block += centres[y[start : start + len(block)]]
-        wrong = np.flatnonzero(rng.random(len(y)) < misnamed)
-        y[wrong] = rng.choice(y, len(wrong))
-        return X, y
-
-    def _deviations(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Between and within classes."""
-        j = np.arange(1, self.PAPERS_FEATURES + 1)
-        v = j**-0.8 * self.PAPERS_FEATURES / np.sum(j**-0.8)
-        g = np.random.default_rng(self.seed).standard_normal(self.PAPERS_FEATURES)
-        p = 1 / (1 + np.exp(g) * (j / 6) ** 0.8)
-        between, within = np.sqrt(v * p), np.sqrt(v * (1 - p))
-        return between[: self.n_features].astype(np.float32), within[: self.n_features].astype(np.float32)
 
 
 def nearest_error(codes: NDArray[Any], y: NDArray[Any]) -> float:

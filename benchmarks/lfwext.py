@@ -1,6 +1,6 @@
 """Step 2 as in the paper's section 4.3: 171,509 samples of 4,740 classes, 2,513 dimensions, to codes of 150 numbers.
 
-Features like those of LFW (`lfwdata.LikeLFW` has the formula), classes of unequal sizes, 36 on average; triplet loss,
+Features like those of LFW (`samekind.lfw.retrieval.synthetic`), classes of unequal sizes, 36 on average; triplet loss,
 beta = 1e6, ridge 1, trace bound 6, `JointMetric(150, anchors="grow", memory_budget="1GB")`. The paper took 27 hours on
 8 servers. A like of Qry60, 60 other classes of 34, has a leave-one-out 3-NN error, before and after.
 
@@ -19,13 +19,13 @@ from pathlib import Path
 
 import numpy as np
 from harness import Report, parser
-from lfwdata import GB, LikeLFW, PrivateMemory, Spent, nearest_error
-from numpy.typing import NDArray
+from lfwdata import GB, PrivateMemory, Spent, nearest_error
 from rich.console import Console
 
 from samekind.estimators import JointMetric
 from samekind.estimators.progress import ProgressLines
 from samekind.events import Event
+from samekind.lfw.retrieval.synthetic import LikeLFW, unequal_sizes
 
 QUERIES = np.full(60, 34)
 
@@ -44,15 +44,8 @@ FULL = Size(171_509, 4_740, 2_513, 150, minutes=60, seconds_per_line=30)
 QUICK = Size(8_000, 220, 300, 20, minutes=1, seconds_per_line=5)
 
 
-def class_sizes(n_samples: int, n_classes: int) -> NDArray[np.int64]:
-    """2 and more, some several times the mean."""
-    rng = np.random.default_rng(0)
-    weights = np.exp(0.8 * rng.standard_normal(n_classes))
-    return 2 + rng.multinomial(n_samples - 2 * n_classes, weights / weights.sum())
-
-
 def run(size: Size, anchors: str | int, checkpoint: Path | None, report: Report) -> None:
-    features, sizes = LikeLFW(size.n_features), class_sizes(size.n_samples, size.n_classes)
+    features, sizes = LikeLFW(size.n_features), unequal_sizes(size.n_samples, size.n_classes)
     start = time.perf_counter()
     X, y = features.samples(sizes)
     queries, names = features.samples(QUERIES)

@@ -1,31 +1,18 @@
 """`samekind lfw`"""
 
-import json as json_text
 import time
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from samekind.cli.options import FAMILIES_HELP, LearnerOptions, MemoryOption, RunOptions, parse_families
-from samekind.cli.output import (
-    Count,
-    counting,
-    duration,
-    say,
-    say_facts,
-    say_json,
-    say_list,
-    say_table,
-)
-from samekind.cli.progress import fit_progress, interruptible, titles_under
+from samekind.cli import experiments as shared
+from samekind.cli.options import LearnerOptions, MemoryOption, RunOptions
+from samekind.cli.output import duration, say_facts, say_json, say_list, say_table
 
 if TYPE_CHECKING:
-    from samekind.events import Observer
     from samekind.lfw.experiment import Experiment, Findings
     from samekind.lfw.published import PublishedResult
 
@@ -34,20 +21,13 @@ if TYPE_CHECKING:
 class DataOptions:
     """What there is, and where results go."""
 
-    images: Annotated[
-        Path, typer.Argument(metavar="IMAGES", help="Aligned pictures, such as IMAGES/Ann_Lee/Ann_Lee_0001.jpg.")
-    ]
+    images: shared.ImagesArgument
     protocol: Annotated[
         Path, typer.Argument(metavar="PROTOCOL", help="Folder of people.txt, pairs.txt and the four files of View 1.")
     ]
-    families: Annotated[str, typer.Option("--families", help=FAMILIES_HELP)] = "cov,slbp"
-    work: Annotated[
-        Path, typer.Option("--work", metavar="DIR", help="Folder of all results; the same command goes on with it.")
-    ] = Path("samekind-lfw")
-    store: Annotated[
-        Path | None,
-        typer.Option("--store", metavar="DIR", help="Ready descriptors of `samekind extract`. Default: WORK/store."),
-    ] = None
+    families: shared.FamiliesOption = "cov,slbp"
+    work: shared.WorkOption = Path("samekind-lfw")
+    store: shared.StoreOption = None
 
 
 @dataclass(frozen=True)
@@ -91,10 +71,8 @@ class ExperimentOptions:
             "pictures, faces, paper: as in `samekind fit`.",
         ),
     ] = "quick"
-    regions: Annotated[
-        int | None, typer.Option("--regions", min=1, help="Of each family, instead of the preset's.")
-    ] = None
-    seed: Annotated[int | None, typer.Option("--seed", min=0, help="Of all that is drawn at random.")] = None
+    regions: shared.RegionsOption = None
+    seed: shared.SeedOption = None
 
 
 def lfw(
@@ -128,32 +106,15 @@ def lfw(
     given = learning.settings()
     settings = PRESETS[sized.preset].changed(learning.changes or (), regions=sized.regions, seed=sized.seed, **given)
 
-    from samekind.lfw.experiment import Experiment
-
-    experiment = Experiment(
-        data.images,
-        data.protocol,
-        data.work,
-        settings,
-        families=parse_families(data.families),
-        store=data.store,
-        memory=memory,
-        n_jobs=running.jobs,
-        reporter=_Shown(not running.quiet),
-        threshold_by=judging.threshold_by,
-    )
-    with (
-        warnings.catch_warnings(record=True) as caught,
-        interruptible(f"The same command goes on with what is kept in {data.work}."),
-    ):
-        warnings.simplefilter("always", UserWarning)
+    experiment = shared.experiment_on(data, settings, memory, running, threshold_by=judging.threshold_by)
+    with shared.resumable(data.work) as said:
         one_split = judging.view == "1"
         findings = experiment.view1() if one_split else experiment.view2(chosen, with_view1=judging.with_view1)
     result = _kept(experiment, findings, published) | {
-        "warnings": list(dict.fromkeys(str(each.message) for each in caught)),
+        "warnings": said,
         "total_seconds": round(time.perf_counter() - started, 1),
     }
-    _write_json(data.work / f"results-view{judging.view}.json", result)
+    shared.write_json(data.work / f"results-view{judging.view}.json", result)
     if running.json:
         say_json(result)
     else:
@@ -180,27 +141,6 @@ def _say_result(findings: "Findings", result: dict[str, Any]) -> None:
     say_list("Warnings", result["warnings"])
 
 
-class _Shown:
-    """Progress on stderr: a bar with the time left, or, where no one watches, a line now and then."""
-
-    def __init__(self, shown: bool) -> None:
-        self.shown = shown
-
-    def say(self, line: str) -> None:
-        if self.shown:
-            say(line, stderr=True)
-
-    @contextmanager
-    def learning(self, title: str) -> Iterator["Observer | None"]:
-        with fit_progress(self.shown, titles_under(title), f"{title}: reading descriptors") as display:
-            yield display
-
-    @contextmanager
-    def counting(self, title: str) -> Iterator[Count]:
-        with counting(title, self.shown) as count:
-            yield count
-
-
 def _checked_folds(text: str | None, view: str) -> list[int] | None:
     if text is None:
         return None
@@ -210,9 +150,3 @@ def _checked_folds(text: str | None, view: str) -> list[int] | None:
     if not all(part.isdecimal() for part in parts):
         raise ValueError(f"--folds {text!r}: give numbers of folds separated by commas, such as 1,2,5.")
     return [int(part) for part in parts]
-
-
-def _write_json(path: Path, content: dict[str, Any]) -> None:
-    from samekind.files import write_whole
-
-    write_whole(path, json_text.dumps(content, indent=1, allow_nan=False) + "\n")

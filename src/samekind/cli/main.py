@@ -22,6 +22,7 @@ from samekind.cli.index import index
 from samekind.cli.info import info
 from samekind.cli.lfw import lfw
 from samekind.cli.options import with_groups
+from samekind.cli.retrieval import retrieval
 from samekind.cli.search import search
 from samekind.cli.serve import serve
 from samekind.cli.status import errors_as_statuses, run
@@ -65,7 +66,7 @@ def _help(verb: Callable[..., None]) -> str:
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in inspect.cleandoc(verb.__doc__ or "").split("\n\n"))
 
 
-for verb in (extract, fit, verify, encode, index, search, serve, info, demo, lfw):
+for verb in (extract, fit, verify, encode, index, search, serve, info, demo, lfw, retrieval):
     app.command(help=_help(verb))(with_groups(verb))
 
 judge = typer.Typer(

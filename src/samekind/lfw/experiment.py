@@ -21,6 +21,7 @@ from samekind.lfw.learning import Learner
 from samekind.lfw.measuring import distances_of_pairs, mean_pictures
 from samekind.lfw.presets import ExperimentSettings
 from samekind.lfw.protocol import image_rows, read_view1, read_view2
+from samekind.lfw.protocol_files import Image
 from samekind.lfw.reporter import NoProgress, ProgressReporter
 from samekind.lfw.runs import Learned, Results, SplitRun, ThresholdBy, checked_folds, judged_by_folds, judged_on_view1
 from samekind.lfw.stages import Stage, stages_of
@@ -112,24 +113,23 @@ class Experiment:
 
     def learned(self, runs: Sequence[SplitRun]) -> list[Learned]:
         """Each split's metrics and distances, made where they are not there yet."""
-        faces = self.faces(runs)
-        places = [self._workplace(run, faces) for run in runs]
+        faces = self.faces([image for run in runs for image in run.images])
+        places = [self.workplace(run, faces) for run in runs]
         for place in places:
             place.check()
         both = list(zip(runs, places, strict=True))
         pending = [each for each in both if not all(each[1].has(stage) for stage in self.stages)]
         started = time.perf_counter()
         for done, (run, place) in enumerate(pending, 1):
-            self._learn(run, place, faces)
+            self.learn(run, place, faces, self.stages)
             self._say_done(run, done, len(pending), time.perf_counter() - started)
         for several in _together(both, self.held_bytes):
             self._compare(several)
         return [self._learned(run, place) for run, place in both]
 
-    def faces(self, runs: Sequence[SplitRun]) -> Faces:
-        """The descriptors; computed first where no store was given."""
-        needed = dict.fromkeys(image for run in runs for image in run.images)
-        rows = np.sort(image_rows(needed, [file.name for file in self.files]))
+    def faces(self, images: Sequence[Image]) -> Faces:
+        """The descriptors of these images; computed first where no store was given."""
+        rows = np.sort(image_rows(dict.fromkeys(images), [file.name for file in self.files]))
         if self.store is None:
             store = self._extracted([self.files[row] for row in rows])
         else:
@@ -148,7 +148,8 @@ class Experiment:
                 progress=progress,
             )
 
-    def _workplace(self, run: SplitRun, faces: Faces) -> Workplace:
+    def workplace(self, run: SplitRun, faces: Faces) -> Workplace:
+        """The folder of a split's results."""
         made_with = {
             "settings": self.settings.to_json(),
             "descriptors": faces.made_with(),
@@ -157,11 +158,12 @@ class Experiment:
         }
         return Workplace(self.work / run.name, made_with)
 
-    def _learn(self, run: SplitRun, place: Workplace, faces: Faces) -> None:
+    def learn(self, run: SplitRun, place: Workplace, faces: Faces, stages: Sequence[Stage]) -> None:
+        """Those of the stages that are not finished yet."""
         place.begin()
         # Whatever learns, whitens or chooses regions gets the rows that it has and no others.
         learner = Learner.from_run(run, faces, self.settings, self.memory, self.n_jobs)
-        for stage in self.stages:
+        for stage in stages:
             if not place.has(stage):
                 self._learn_stage(run, stage, place, learner)
 

@@ -8,6 +8,7 @@ from samekind.evaluation.displays.calibration import CalibrationDisplay
 from samekind.evaluation.displays.explanation import ExplanationDisplay
 from samekind.evaluation.displays.figures import figure_svg
 from samekind.evaluation.displays.learning import ConvergenceDisplay, SpectrumDisplay
+from samekind.evaluation.displays.lines import LinesDisplay
 from samekind.evaluation.displays.regions import CoverageDisplay, RegionsDisplay
 from samekind.evaluation.displays.verification import DistanceHistogramDisplay, FoldsDisplay, RocDisplay
 
@@ -18,6 +19,7 @@ __all__ = [
     "DistanceHistogramDisplay",
     "ExplanationDisplay",
     "FoldsDisplay",
+    "LinesDisplay",
     "RegionsDisplay",
     "RocDisplay",
     "SpectrumDisplay",
