@@ -59,7 +59,7 @@ def fit(
         bool,
         typer.Option(
             "--unchecked",
-            help="Do not compare the store with its checksums while it is read; saves about a second per GB.",
+            help="Do not compare the store with its checksums while it is read.",
         ),
     ] = False,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of all that is drawn at random.")] = 0,
