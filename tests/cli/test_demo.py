@@ -82,7 +82,7 @@ def test_version_and_help(tmp_path):
 
 def test_demo_leaves_a_store_and_pictures_for_the_other_commands(demo):
     folder, result = demo
-    command = re.search(r"Try: +samekind (.*)", result.stdout)[1].split()
+    command = re.search(r"Try: +\S*samekind (.*)", result.stdout)[1].split()
     verified = samekind(*command, "--json", cwd=folder)
     assert verified.returncode in (0, 1), verified.stderr
     printed = samekind("info", "samekind-demo/store-uneven", cwd=folder)

@@ -41,8 +41,9 @@ def pictures(home):
 @pytest.mark.parametrize("name", ["similarity", "sum"])
 def test_fit_says_how_codes_are_compared(home, name):
     printed, metric = json.loads((home / f"{name}.json").read_text()), Metric.load(home / name)
-    assert printed["similarity"] == metric.similarity.n_codes == 5
-    assert printed["n_components"] == metric.n_components == {"similarity": 5, "sum": 9}[name]
+    # Of four numbers a sum has two for each part, and one more.
+    assert printed["similarity"] == metric.similarity.n_codes == {"similarity": 5, "sum": 3}[name]
+    assert printed["n_components"] == metric.n_components == 5
     assert printed["threshold"] == metric.threshold
     assert metric.mirror == "mean"
     assert not any("fewer than" in warning for warning in printed["warnings"])
@@ -55,9 +56,9 @@ def test_info_names_the_similarity_term(home):
     alone, both = run("info", home / "similarity"), run("info", home / "sum")
     assert "similarity of 5 numbers (two-covariance model; may be negative)" in " ".join(alone.split())
     assert "Normalisation" not in alone
-    assert "squared distance of 4 numbers, and similarity of 5 numbers" in " ".join(both.split())
+    assert "squared distance of 2 numbers, and similarity of 3 numbers" in " ".join(both.split())
     assert "(squared distance)" not in alone + both
-    assert json.loads(run("info", home / "sum", "--json"))["similarity"] == 5
+    assert json.loads(run("info", home / "sum", "--json"))["similarity"] == 3
 
 
 @pytest.mark.parametrize("name", ["similarity", "sum"])
@@ -66,7 +67,7 @@ def test_encode_gives_the_codes_of_the_store(home, name, tmp_path):
         run("encode", home / name, home / "pictures", "--out", tmp_path / "c.npy", "--quiet", "--json")
     )
     metric, store = Metric.load(home / name), with_roots(DiskStore.open(home / "store"))
-    assert (printed["length"], printed["similarity"]) == (metric.n_components, 5)
+    assert (printed["length"], printed["similarity"]) == (metric.n_components, metric.similarity.n_codes)
     expected = codes_in_use(metric, store, np.arange(len(store)))
     np.testing.assert_allclose(np.load(tmp_path / "c.npy"), expected, rtol=1e-2, atol=1e-2)
 

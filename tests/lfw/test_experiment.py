@@ -264,7 +264,7 @@ def test_only_so_many_images_of_a_person_are_learned_from_in_step_1(lfw, tmp_pat
     experiment = replace(lfw.experiment, work=tmp_path, store=lfw.store, settings=settings, families=["cov"])
     experiment.view1()
     run = SplitRun.from_view1(read_view1(lfw.protocol))
-    faces = experiment.faces([run])
+    faces = experiment.faces(run.images)
     images = [image for image in run.training_images if image.number <= 2]
     rows = image_rows(images, faces.store.image_ids.tolist(), faces.store.labels)
     made = presets.learner(small.SETTINGS.learner, random_state=0).step1()
@@ -281,7 +281,7 @@ def test_roots_of_histograms_are_learned_from_and_encoded_alike(lfw, tmp_path):
     experiment.view1()
     metric = Metric.load(tmp_path / "view1" / "step1-slbp.safetensors")
     assert metric.extractor["families"][0]["parameters"]["root"] is True
-    faces = experiment.faces([SplitRun.from_view1(read_view1(lfw.protocol))])
+    faces = experiment.faces(SplitRun.from_view1(read_view1(lfw.protocol)).images)
     store, some = faces.view, np.arange(0, 36, 5)
     features = store.panel(faces.members("slbp"), some)
     np.testing.assert_allclose(np.square(features).reshape(len(some), 24, 59).sum(axis=2), 1, atol=2e-3)

@@ -30,7 +30,7 @@ def test_the_metric_is_that_of_the_public_learner(lfw, tmp_path, name):
     settings, run = replace(small.SETTINGS, learner=SETTINGS[name]), SplitRun.from_view1(read_view1(lfw.protocol))
     experiment = replace(lfw.experiment, settings=settings, work=tmp_path, store=lfw.store)
     experiment.learned([run])
-    faces = experiment.faces([run])
+    faces = experiment.faces(run.images)
     mirror = "mean" if settings.mirror == "mean" else "none"
     learner = presets.learner(settings.learner | {"mirror": mirror}, random_state=settings.seed)
     learner.fit(faces.view, faces.view.labels, rows=rows_of(run, faces.store))
