@@ -49,7 +49,7 @@ def doctor(
 ) -> None:
     """Look for mistakes among the entries: duplicates, two labels that are one, one label that is two, outliers.
 
-    All pairs are compared, exactly. Findings are suspicions to be looked at, the clearest first; the page of --report
+    All pairs are compared, exactly. Findings are suspicions to be reviewed, the clearest first; the page of --report
     shows pictures where the files are still in their places.
 
     The exit status is 0 when nothing was found, 1 when something was.
@@ -127,7 +127,7 @@ def _sections(gallery: "Gallery", found: "Diagnosis") -> "list[Section]":
 
     counts = Table(("finding", "how many"), [(title, found.counts[kind]) for kind, title in TITLES.items()])
     text = (
-        f"{found.n_records:,} records of {found.n_labels:,} labels. Findings are suspicions to be looked at; each list "
+        f"{found.n_records:,} records of {found.n_labels:,} labels. Findings are suspicions to be reviewed; each list "
         "begins with the clearest."
     )
     shown: dict[str, list[list[Record]]] = {

@@ -13,7 +13,7 @@ All of it from distances of codes, exactly, over all pairs in tiles.
   over is an outlier, several groups are several people.
 - Isolated: an entry whose nearest other one is beyond Tukey's outer fence of all nearest distances.
 
-Nothing here is a proof. Findings are ordered, the clearest first, to be looked at.
+Nothing here is a proof. Findings are ordered, the clearest first, to be reviewed.
 """
 
 from __future__ import annotations

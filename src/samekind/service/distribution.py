@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from samekind.model.metric import Metric
 
 N_BINS = 36
-MOST_LABELS, MOST_ENTRIES = 120, 600  # of a gallery, whose pairs are looked at
+MOST_LABELS, MOST_ENTRIES = 120, 600  # of a gallery, whose pairs are compared
 LEAST_PAIRS = 20  # of either kind
 GRID = 400
 

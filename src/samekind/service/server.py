@@ -1,4 +1,4 @@
-"""Runs the service until it is told to end."""
+"""Runs the service until it is stopped."""
 
 from __future__ import annotations
 

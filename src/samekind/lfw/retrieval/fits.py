@@ -139,9 +139,9 @@ class Fits:
         command += [f"--memory={self.memory_limit}"] if self.memory_limit else []
         errors = Path(scratch) / "errors"
         with (
-            errors.open("w") as told,
+            errors.open("w") as log,
             self.reporter.counting(title) as count,
-            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=told, text=True, env=_environment(learner)) as run,
+            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=_environment(learner)) as run,
         ):
             assert run.stdout is not None, "it is a pipe"
             try:

@@ -54,7 +54,7 @@ class Trace:
     def note(self, components: Any, iteration: int, total: int = 0) -> None:
         """`components` is an array, or a function that makes it, called when it is wanted.
 
-        With a `total` it is an iteration, of so many at most: it is told, and ends a fit that is out of time.
+        With a `total` it is an iteration, of so many at most: it is reported, and ends a fit that is out of time.
         """
         now, began = self.passed, time.perf_counter()
         if self.shown and total:
