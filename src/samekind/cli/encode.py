@@ -2,6 +2,7 @@
 
 import csv
 import io
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -141,3 +142,6 @@ def _write(out: Path, codes: "Array", table: Path, files: "Sequence[ImageFile]")
     with whole_file(out) as codes_file, whole_file(table) as table_file:
         write_array_into(codes_file, codes.astype(np.float32))
         table_file.write(text.getvalue().encode("utf-8", "surrogateescape"))
+        for file in (codes_file, table_file):  # a full disk is noticed before either takes its name
+            file.flush()
+            os.fsync(file.fileno())
