@@ -93,11 +93,11 @@ class EnsembleMetric(MetricLearner):
     cv : "auto", int, float or None
         Cross-fitting over classes: settings that are "auto" are chosen, and `metric_.calibration` is learned, on
         classes that took no part in the learning of the metric that judges them. An int: so many folds of classes; a
-        share: one fold; None: neither is done. "auto": three folds, none for fewer than four classes; for more than
-        2,000 samples it chooses on one fold of a fifth of the classes and calibrates on two more of that size; for fewer than six nothing is chosen, only calibrated, and on
-        arrays the metric is the mean of step 1's and of plain Euclidean distance over all features, unless
-        `max_groups`, `normalise_groups`, `weigh` or settings of step 2 are given. What is returned is learned from all
-        classes.
+        share: one fold; None: neither is done. "auto": three folds, none for fewer than four classes; with more than
+        2,000 samples one fold of a fifth of the classes to choose on, and two more of that size to calibrate on. With
+        fewer than six classes nothing is chosen, only calibrated, and on arrays the metric is the mean of step 1's and
+        of plain Euclidean distance over all features, unless `max_groups`, `normalise_groups`, `weigh` or settings of
+        step 2 are given. What is returned is learned from all classes.
     memory_budget, random_state, checkpoint, n_jobs, verbose, callback
         As in `SparseBlockMetric`, for both steps. A callback that returns True ends the running step; where that is
         step 1, step 2 is left out and the metric is that of step 1, or of step 1 on a fold where nothing else is there.

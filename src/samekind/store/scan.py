@@ -14,7 +14,6 @@ from samekind.kernels.types import IntArray, full_lanes
 from samekind.store.base import centred
 from samekind.store.whiten import WhitenedStore
 
-
 KEPT_BYTES = 2**25  # all groups of a small store are kept, centred
 
 
