@@ -270,8 +270,9 @@ def nearest_in_cells(cells: Any, starts: Any, members: Any, quantised: Any, quer
             if row < 0:
                 continue
             block, product = row // block_rows, np.int32(0)
+            own, of_query = rows[row], integers[block]
             for d in range(padded):
-                product += np.int32(rows[row, d]) * np.int32(integers[block, d])
+                product += np.int32(own[d]) * np.int32(of_query[d])
             norm, error = np.float64(bounds[row, at_norm]), np.float64(bounds[row, at_norm + 1])
             offset = offsets[row, at_offset]
             lower = _lower_bound(length, norm, error, offset, steps[block], product, missing[block])
