@@ -1,8 +1,15 @@
-"""One thread or several. Results come in the order of the items, whichever thread computed them."""
+"""One thread or several. Results come in the order of the items, whichever thread computed them.
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
+`over_leaves` and `over_groups` are where work may leave the process: an operation of `compute.site` on shares of a plan's
+leaves, or of feature groups. Here one share has all of them, and the operation maps over its parts in threads.
+"""
 
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from samekind.compute.site import Operation
 from samekind.threads import ThreadPool, single_threaded_blas
 
 Item = TypeVar("Item")
@@ -12,13 +19,33 @@ Result = TypeVar("Result")
 class Executor:
     """Maps a function over items in threads, BLAS held to one thread meanwhile."""
 
+    is_remote = False  # whether operations may be done elsewhere
+
     def __init__(self, n_jobs: int | None = None):
         self._pool = ThreadPool(n_jobs)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Executor, ()  # whoever unpickles it has threads of their own
 
     @property
     def n_threads(self) -> int:
         return self._pool.n_threads
 
+    @property
+    def local(self) -> Executor:
+        """One that does everything in this process."""
+        return self
+
     def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
         with single_threaded_blas():
             yield from self._pool.map(function, items)
+
+    def over_leaves(self, objective: Any, operation: Operation, *arguments: Any) -> Iterator[Any]:
+        """Results of an operation on all leaves of an objective's plan, share by share, in the order of the leaves."""
+        yield operation(objective, range(len(objective.plan.leaves())), *arguments)
+
+    def over_groups(
+        self, objective: Any, operation: Operation, groups: Sequence[int], *arguments: Any
+    ) -> Iterator[tuple[Sequence[int], Any]]:
+        """Places of some of the groups, and the operation's result on these."""
+        yield range(len(groups)), operation(objective, groups, *arguments)

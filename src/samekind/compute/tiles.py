@@ -1,7 +1,7 @@
 """A plan of tiles over all pairs: each unordered pair of row blocks once, within a memory budget."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from samekind.compute.memory import MemoryBudget
+from samekind.compute.reduction import leaves_of
 from samekind.kernels.types import IntArray, Samples
 
 LARGEST_BLOCK = 640  # rows: wide enough for BLAS to run at full speed, small enough for a tile to stay in cache
@@ -105,6 +106,21 @@ class Plan(ABC):
     def tiles(self) -> Iterator[Tile]:
         for strip in self.strips():
             yield from strip
+
+    @property
+    def leaf_costs(self) -> list[int]:
+        """Pairs of each leaf."""
+        costs = [sum(tile.size for tile in strip) for strip in self.strips()]
+        return [sum(costs[at] for at in leaf) for leaf in self.leaves()]
+
+    def leaves(self) -> list[range]:
+        """Runs of strips that are summed up together (see `reduction`), each with about the same number of pairs."""
+        return leaves_of([sum(tile.size for tile in strip) for strip in self.strips()])
+
+    def strips_of(self, leaves: Sequence[int]) -> list[list[Tile]]:
+        """The strips of some leaves, in order."""
+        strips, all_leaves = self.strips(), self.leaves()
+        return [strips[at] for leaf in leaves for at in all_leaves[leaf]]
 
 
 @dataclass(frozen=True)

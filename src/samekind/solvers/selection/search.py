@@ -15,9 +15,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from samekind.kernels.laplacian import WeightTile
 from samekind.kernels.sketch import ClassLayout, Range, SketchedLaplacian
-from samekind.kernels.types import IntArray
+from samekind.kernels.types import IntArray, Samples
 from samekind.objective import Weights
 from samekind.solvers.optimise.projected import Point
 from samekind.solvers.selection.blocks import BlockMetric
@@ -141,8 +140,8 @@ class LazySearch(Search):
         relation, rank = self.scoring.objective.relation, self.options.rank
         rng = np.random.RandomState([self.seed, n_rounds])
 
-        def same(tile: WeightTile) -> tuple[IntArray, IntArray]:
-            return relation.tile(tile.rows, tile.cols).same
+        def same(rows: Samples, cols: Samples) -> tuple[IntArray, IntArray]:
+            return relation.tile(rows, cols).same
 
         if self.range is None:
             self.range = Range.first(self.layout.n_samples, rank, rng)
