@@ -111,7 +111,9 @@ class Objective:
         """loss(D)"""
         distances, statistics = self._statistics(distances)
         value, anchors = self.loss.anchors(statistics)
-        return value + sum(sum(strip) for strip in self._tile_values(distances, anchors))
+        value += sum(sum(strip) for strip in self._tile_values(distances, anchors))
+        self.release()
+        return value
 
     def batch_values(self, distances: "Distances") -> Array:
         """loss(D) as each batch of a sample's anchors estimates it: their mean is the value, their spread its noise."""
@@ -128,18 +130,27 @@ class Objective:
                 estimates[tile.number] += value
             else:
                 certain += value
+        self.release()
         shares = np.array([len(batch) for batch in batches]) / self.n_anchors
         return estimates / shares + certain
 
     def _tile_values(self, distances: "Distances", anchors: Anchors) -> Iterator[list[float]]:
         """Strip by strip."""
         if self.loss.has_tile_values:
-            yield from chain.from_iterable(self._over_leaves(values_on, distances, self._travelling(anchors)))
+            by_strip: dict[int, list[float]] = {}
+            for values in self._over_leaves(values_on, distances, self._travelling(anchors)):
+                by_strip |= values
+            yield from (by_strip[at] for at in range(len(by_strip)))
 
     def _over_leaves(self, operation: Callable[..., Any], *arguments: Any) -> Iterator[Any]:
         """Where there is no site, nobody else could do it."""
         executor = self.executor.local if self.site is None else self.executor
         return executor.over_leaves(self, operation, *arguments)
+
+    def release(self) -> None:
+        """An evaluation is over."""
+        if self.site is not None:
+            self.site.release()
 
     def _travelling(self, anchors: Anchors) -> Anchors | None:
         """None where everyone can make them: without statistics they are those of the loss."""
@@ -207,8 +218,8 @@ class KeptDistances:
 
 def values_on(
     objective: Objective, leaves: Share, distances: Distances, anchors: Anchors | None
-) -> list[list[float]]:
-    """The loss's values on the tiles of each strip."""
+) -> dict[int, list[float]]:
+    """The loss's values on the tiles of each strip, by its number."""
     source, anchors = opened(distances, objective.site, leaves), objective.anchors_from(anchors)
 
     def strip_values(strip: list[Tile]) -> list[float]:
@@ -216,7 +227,8 @@ def values_on(
             objective.loss.tile_value(source.tile(t), objective.pairs(t), anchors.of(t.rows), t.mirrored) for t in strip
         ]
 
-    return list(objective.executor.map(strip_values, objective.plan.strips_of(leaves)))
+    values = objective.executor.map(strip_values, objective.plan.strips_of(leaves))
+    return dict(zip(objective.plan.strip_numbers(leaves), values, strict=True))
 
 
 def statistics_on(objective: Objective, leaves: Share, distances: Distances) -> list[Node]:
@@ -242,8 +254,8 @@ def statistics_on(objective: Objective, leaves: Share, distances: Distances) -> 
 
 def form_on(
     objective: Objective, leaves: Share, weights: "Weights", form: "Form[Any] | Recipe"
-) -> tuple[list[float], list[Node]]:
-    """The loss's value on each strip, and a form of the weights, reduced as far as these leaves go."""
+) -> tuple[dict[int, float], list[Node]]:
+    """The loss's value on each strip, by its number, and a form of the weights, reduced as far as these leaves go."""
     tiles, made = weights.tiles(objective, leaves), opened(form, objective.site, ())
 
     def strip_part(strip: list[Tile]) -> tuple[float, Part]:
@@ -261,7 +273,7 @@ def form_on(
 
     all_leaves = objective.plan.leaves()
     nodes = reduced((Node(0, leaf, made.gathered(noted(len(all_leaves[leaf])))) for leaf in leaves), made.merged)
-    return values, nodes
+    return dict(zip(objective.plan.strip_numbers(leaves), values, strict=True)), nodes
 
 
 def _noting(values: list[float], tiles: TileSource[WeightTile], strip: list[Tile]) -> Iterator[WeightTile]:
@@ -302,14 +314,17 @@ class Weights:
 
     def into(self, form: Form[Result] | Recipe) -> tuple[float, Result]:
         """The loss's value and a form of its weights, in one sweep."""
-        objective, values = self.objective, [self.row_value]
+        objective = self.objective
         assert objective is not None
+        values: dict[int, float] = {}
         nodes: list[Node] = []
         made: Form[Result] = opened(form, objective.site, ())
         for strip_values, reduced_nodes in objective._over_leaves(form_on, self, form):
-            values += strip_values
-            nodes = reduced(chain(nodes, reduced_nodes), made.merged)
-        return sum(values), made.finished(total_of(nodes, made.merged), objective.over_blocks)
+            values |= strip_values
+            nodes += reduced_nodes
+        result = made.finished(total_of(nodes, made.merged), objective.over_blocks)
+        objective.release()
+        return sum((values[at] for at in range(len(values))), self.row_value), result
 
     def kept(self, over: "Weights | None" = None) -> "Weights":
         """The same, each tile made only once if the memory budget allows: for more than one form.

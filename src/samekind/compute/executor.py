@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from samekind.compute.site import Operation
+from samekind.compute.site import Operation, Site
 from samekind.threads import ThreadPool, single_threaded_blas
 
 Item = TypeVar("Item")
@@ -41,11 +41,11 @@ class Executor:
             yield from self._pool.map(function, items)
 
     def over_leaves(self, objective: Any, operation: Operation, *arguments: Any) -> Iterator[Any]:
-        """Results of an operation on all leaves of an objective's plan, share by share, in the order of the leaves."""
+        """Results of an operation on shares of the leaves of an objective's plan, all together all of them."""
         yield operation(objective, range(len(objective.plan.leaves())), *arguments)
 
     def over_groups(
-        self, objective: Any, operation: Operation, groups: Sequence[int], *arguments: Any
+        self, site: Site, operation: Operation, groups: Sequence[int], *arguments: Any
     ) -> Iterator[tuple[Sequence[int], Any]]:
         """Places of some of the groups, and the operation's result on these."""
-        yield range(len(groups)), operation(objective, groups, *arguments)
+        yield range(len(groups)), operation(site.objective, groups, *arguments)

@@ -46,8 +46,8 @@ def reduced(nodes: Iterable[Node], merge: Merge) -> list[Node]:
 
 
 def total_of(nodes: Iterable[Node], merge: Merge) -> Any:
-    """The whole tree; nodes without a sibling, where leaves are no power of two, are joined from the last one on."""
-    left = reduced(nodes, merge)
+    """The whole tree, from nodes in any order; those without a sibling are joined from the last one on."""
+    left = reduced(sorted(nodes, key=lambda node: node.index << node.level), merge)
     part = left.pop().part
     while left:
         part = merge(left.pop().part, part)

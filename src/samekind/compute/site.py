@@ -58,6 +58,10 @@ class Site:
         self._opened = [*self._opened[-2:], (recipe, key, made)]
         return made
 
+    def release(self) -> None:
+        """Let go what was opened: the evaluation that needed it is over."""
+        self._opened = []
+
     def remembered(self, kind: str, number: int, make: Callable[[Any], Any]) -> Any:
         """What `make` made of the previous one of its kind, for this number."""
         before = self.memory.get(kind)
@@ -120,6 +124,7 @@ def perform(message: Message) -> Done | Missing:
             return Missing(False, len(site.log))
         site.log[message.since :] = message.log
         result = message.operation(site.objective, message.share, *message.arguments.load())
+        Site.release(site)
         return Done(result, time.perf_counter() - began)
 
 

@@ -119,8 +119,12 @@ class Plan(ABC):
 
     def strips_of(self, leaves: Sequence[int]) -> list[list[Tile]]:
         """The strips of some leaves, in order."""
-        strips, all_leaves = self.strips(), self.leaves()
-        return [strips[at] for leaf in leaves for at in all_leaves[leaf]]
+        strips = self.strips()
+        return [strips[at] for at in self.strip_numbers(leaves)]
+
+    def strip_numbers(self, leaves: Sequence[int]) -> list[int]:
+        all_leaves = self.leaves()
+        return [at for leaf in leaves for at in all_leaves[leaf]]
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,7 @@ class EnsembleMetric(MetricLearner):
         takes 150, or all if longer codes are clearly better on classes left out.
     selection : SparseBlockMetric, Basis or None
         Step 1: its settings (`selection__ridge` and so on), a fitted one or its `basis_` to go on from, or None for the
-        defaults. Its `memory_budget`, `random_state`, `checkpoint`, `n_jobs`, `verbose`, `callback` and `normalise` are
+        defaults. Its `memory_budget`, `random_state`, `checkpoint`, `n_jobs`, `verbose`, `callback`, `compute` and `normalise` are
         not used: those of this estimator are.
     joint : JointMetric or None
         Step 2: its settings (`joint__ridge` and so on). With `target="auto"` and `ridge="auto"` they are chosen on
@@ -97,7 +97,7 @@ class EnsembleMetric(MetricLearner):
         arrays the metric is the mean of step 1's and of plain Euclidean distance over all features, unless
         `max_groups`, `normalise_groups`, `weigh` or settings of step 2 are given. What is returned is learned from all
         classes.
-    memory_budget, random_state, checkpoint, n_jobs, verbose, callback
+    memory_budget, random_state, checkpoint, n_jobs, verbose, callback, compute
         As in `SparseBlockMetric`, for both steps. A callback that returns True ends the running step; where that is
         step 1, step 2 is left out and the metric is that of step 1, or of step 1 on a fold where nothing else is there.
 
@@ -167,6 +167,7 @@ class EnsembleMetric(MetricLearner):
         n_jobs: int | None = None,
         verbose: int = 0,
         callback: Callable[[Event], bool | None] | None = None,
+        compute: Executor | None = None,
     ):
         self.feature_groups = feature_groups
         self.families = families
@@ -189,6 +190,7 @@ class EnsembleMetric(MetricLearner):
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.callback = callback
+        self.compute = compute
 
     def set_params(self, **params: Any) -> Self:
         """As of any estimator; `selection__...`, `joint__...` and `similarity__...` make the step where it is None."""
@@ -248,7 +250,7 @@ class EnsembleMetric(MetricLearner):
 
     def step1(self) -> SparseBlockMetric:
         """Step 1 alone, with the settings that it has here."""
-        shared = ("memory_budget", "random_state", "checkpoint", "n_jobs", "verbose", "callback")
+        shared = ("memory_budget", "random_state", "checkpoint", "n_jobs", "verbose", "callback", "compute")
         return self._selection.set_params(**{name: getattr(self, name) for name in shared})
 
     def _given_basis(self) -> Basis | None:

@@ -19,6 +19,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from samekind.checkpoint import NoCheckpoint, Snapshot, Snapshots
+from samekind.compute.cluster import current_executor
 from samekind.compute.executor import Executor
 from samekind.compute.memory import MemoryBudget, parse_bytes
 from samekind.compute.sources import FactoredDistances
@@ -75,7 +76,7 @@ class Resources:
     def from_estimator(cls, estimator: Any, listeners: Listeners) -> Resources:
         """The checked parameters of an estimator; a checkpoint comes with `kept_in`."""
         return cls(
-            Executor(estimator.n_jobs),
+            current_executor(estimator.n_jobs, estimator.compute),
             parse_bytes(estimator.memory_budget),
             estimator.n_jobs,
             int(check_random_state(estimator.random_state).randint(np.iinfo(np.int32).max)),
@@ -175,7 +176,9 @@ def run_selection(
         dims = data.whitened_dims(step.whiten)
         if dims is not None:
             resources.listeners.begin(Stage("whitening", resources.part, family))
-        own = data.only(members).whitened(dims, resources.n_jobs, resources.listeners.count)
+        own = data.only(members).whitened(
+            dims, resources.n_jobs, resources.listeners.count, executor=resources.executor
+        )
         own = own.copied(int(resources.memory_budget * COPY_SHARE))
         resources.listeners.begin(Stage("selection", resources.part, family))
         rounds = max_groups_from(step.max_groups, len(members), len(data.y))

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -38,6 +38,9 @@ class ClassLayout:
     n_samples: int
     big_class: int = 32  # samples from which on matrix products are faster for a class,
     panel_rows: int = 96  # of so many rows each
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ClassLayout, (self.starts, self.sizes, self.n_samples, self.big_class, self.panel_rows)
 
     @classmethod
     def of(cls, class_sizes: IntArray, most_cells: int) -> "ClassLayout":
@@ -181,6 +184,9 @@ class SketchedLaplacian:
     Q: Array  # (N, r) float32
     B: Matrix  # (r, r)
     missed: float  # share of the smooth part, in norm, that Q B Q^T misses, estimated by random probes
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return SketchedLaplacian, (self.layout, self.degrees, self.same, self.Q, self.B, self.missed)
 
     @property
     def rank(self) -> int:

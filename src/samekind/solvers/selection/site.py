@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from samekind.compute.executor import Executor
 from samekind.compute.site import Share, Site
 from samekind.compute.sources import FactoredDistances, FixedTiles, ReplayedDistances, Scaled, ScaledSum
 from samekind.compute.tiles import Plan, Tile
@@ -17,10 +18,12 @@ from samekind.kernels.sketch import ClassLayout, SplitForm
 from samekind.kernels.spectral import Matrix, leading_factor
 from samekind.kernels.types import Array, BoolArray, IntArray, Samples
 from samekind.objective import Objective
-from samekind.solvers.selection.state import Step
 from samekind.store import FeatureStore, centred
 from samekind.store.base import columns_of
 from samekind.store.scan import Sources
+
+if TYPE_CHECKING:
+    from samekind.solvers.selection.state import Step
 
 FEATURES_KEPT = 2  # groups: the one in work, and the one before
 
@@ -76,7 +79,7 @@ class SelectionSite(Site):
         Z = self.features(step.group)
         return step.alpha, Z @ leading_factor(step.A, share=0.0).astype(Z.dtype)
 
-    def on(self, plan: Plan) -> FixedTiles:
+    def on(self, plan: Plan, executor: Executor | None = None) -> FixedTiles:
         """The present distances of another plan's tiles: of some anchors, say."""
         executor, n = self.objective.executor, len(self.log)
         if not executor.is_remote:
