@@ -332,26 +332,29 @@ class Weights:
         `over`: kept weights of the same objective that nobody needs any more. Their memory is used again, since the
         first touch of fresh memory takes longer than making the weights.
         """
-        made = {} if over is None else {"over": over.source}
+        before = None if over is None else over.made.get("own")
+        made = {} if before is None else {"over": before}
         return replace(self, is_kept=True, number=next(_numbers), made=made)
 
     @property
     def source(self) -> TileSource[WeightTile]:
-        """The tiles of this process."""
-        assert self.objective is not None
-        return self.tiles(self.objective, ())
+        """The tiles of this process, once they were asked for."""
+        return self.made["own"]
 
     def tiles(self, objective: Objective, leaves: Share) -> TileSource[WeightTile]:
         """Of an objective in this process; for some leaves, at least."""
+        made: TileSource[WeightTile]
         distances = opened(self.distances, objective.site, leaves)
         if self.objective is None and self.is_kept:
             assert objective.site is not None
-            made = objective.site.remembered("weights", self.number, lambda over: self._made(objective, distances, over))
+            made = objective.site.remembered(
+                "weights", self.number, lambda over: self._made(objective, distances, over)
+            )
         else:
             if "own" not in self.made:
                 self.made["own"] = self._made(objective, distances, self.made.pop("over", None))
             made = self.made["own"]
-        if isinstance(made, KeptTiles):
+        if isinstance(made, KeptTiles) and isinstance(made.source, WeightSource):
             made.source = replace(made.source, distances=distances)
         return made
 

@@ -8,9 +8,7 @@ from samekind.cli.output import say
 
 
 def worker(
-    address: Annotated[
-        str, typer.Argument(metavar="ADDRESS", help="Of the scheduler, such as tcp://10.0.0.1:8786.")
-    ],
+    address: Annotated[str, typer.Argument(metavar="ADDRESS", help="Of the scheduler, such as tcp://10.0.0.1:8786.")],
     *,
     jobs: Annotated[int | None, typer.Option("--jobs", min=1, help="Threads; all cores by default.")] = None,
     name: Annotated[

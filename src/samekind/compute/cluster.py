@@ -71,9 +71,7 @@ def cluster(
         if address is None:
             assert workers is not None
             address = stack.enter_context(local_cluster(workers))
-        executor = stack.enter_context(
-            DaskExecutor(address, n_jobs, shared=shared, security=security, limits=limits)
-        )
+        executor = stack.enter_context(DaskExecutor(address, n_jobs, shared=shared, security=security, limits=limits))
         token = _current.set(executor)
         try:
             yield executor

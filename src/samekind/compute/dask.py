@@ -1,9 +1,9 @@
 """Work over pairs on the workers of a Dask cluster. dask is imported here only, and when it is needed.
 
-The driver runs the solvers, and hands out operations on shares of leaves or groups (see `compute.site`); each worker owns
-its leaves and keeps what belongs to them. Only `submit` is used: which worker does what is decided here, so that a share
-goes where its state is. A worker that dies, hangs or is cut off loses its share to others, which replay it; one that comes
-takes over a part. The result is the same in every bit, as sums are in a fixed order (`compute.reduction`).
+The driver runs the solvers, and hands out operations on shares of leaves or groups (see `compute.site`); each worker
+owns its leaves and keeps what belongs to them. Only `submit` is used: which worker does what is decided here, so that a
+share goes where its state is. A worker that dies, hangs or is cut off loses its share to others, which replay it; one
+that comes takes over a part. The result is the same in every bit, as sums are in a fixed order (`compute.reduction`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import contextlib
 import logging
 import os
 import queue
-import sys
 import tempfile
 import time
 import uuid
@@ -27,7 +26,10 @@ from samekind.compute.executor import Executor
 from samekind.compute.owners import Owners, striped
 from samekind.compute.packing import Packed, SharedFolder, packed
 from samekind.compute.site import Done, Message, Missing, Operation, Site, forget, perform
+from samekind.compute.worker import description
 
+MOST_FAILING = 3  # workers that fail at an operation, before it is given up
+IN_FLIGHT = 2  # shares of a worker that takes them one by one
 MOST_OWNERS = 8  # plans whose owners are remembered
 INSTALL = "A cluster needs dask.distributed: pip install 'samekind[cluster]'."
 
@@ -104,7 +106,8 @@ class DaskExecutor(Executor):
         self._known: dict[str, dict[str, int]] = {}  # worker -> site -> entries of its log that it has
         self._owners: dict[str, Owners] = {}
         self._addresses: dict[str, str] = {}  # of the workers that are there, by name
-        self._seen: dict[str, tuple[float, float]] = {}  # worker -> last sign of life, and when it came here
+        self._seen: dict[str, tuple[float, float]] = {}  # worker -> last sign of life, and seconds of silence since
+        self._looked = time.monotonic()
         self._checked: set[str] = set()  # workers whose processor and versions were compared
         self._client: Any = None
         self._connect()
@@ -128,8 +131,8 @@ class DaskExecutor(Executor):
             with contextlib.suppress(Exception):
                 self._look()
                 gone = [
-                    self._client.submit(forget_all, sorted(tokens), workers=[address], pure=False)
-                    for address in self._addresses.values()
+                    self._client.submit(forget, name, sorted(tokens), workers=[address], pure=False)
+                    for name, address in self._addresses.items()
                 ]
                 for future in gone:
                     future.result(timeout=2)
@@ -173,6 +176,11 @@ class DaskExecutor(Executor):
         if not len(groups):
             return
         yield from _Run(self, site, operation, arguments, shares, names=groups).results()
+
+    def over_items(
+        self, site: Site, operation: Operation, items: Sequence[int], size: int
+    ) -> Iterator[tuple[Sequence[int], Any]]:
+        yield from _Run(self, site, operation, (), None, names=items, size=size).results()
 
     # -- the workers ---------------------------------------------------------------------------------------------------
 
@@ -218,14 +226,16 @@ class DaskExecutor(Executor):
             info = client.sync(client.scheduler.identity, n_workers=-1, callback_timeout=self.limits.connect)
         except Exception:
             return False
+        # Only time in which this process looked counts: it may have been busy, or stopped together with the workers.
         now, there = time.monotonic(), {}
+        waited, self._looked = min(now - self._looked, 4 * self.limits.poll), now
         for address, worker in info["workers"].items():
-            name = str(worker.get("name") or address)
-            if self._seen.get(name, (None, now))[0] != worker["last_seen"]:
-                self._seen[name] = worker["last_seen"], now
-            if worker.get("status", "running") in ("running", "paused", "undefined", "init"):
-                if now - self._seen[name][1] <= self.limits.silent:
-                    there[name] = address
+            name, seen = str(worker["name"]), worker["last_seen"]
+            before, silent = self._seen.get(name, (None, 0.0))
+            self._seen[name] = seen, 0.0 if before != seen else silent + waited
+            works = worker.get("status", "running") in ("running", "paused", "undefined", "init")
+            if works and self._seen[name][1] <= self.limits.silent:
+                there[name] = address
         kept = {name: there[name] for name in self._addresses if name in there}
         self._addresses = kept | {name: address for name, address in there.items() if name not in kept}
         return True
@@ -246,6 +256,29 @@ class DaskExecutor(Executor):
                 )
             time.sleep(self.limits.poll)
 
+    def _compare(self, workers: Sequence[str]) -> None:
+        """Warn of workers whose processors or libraries differ from this process's: then last bits may."""
+        new = [worker for worker in workers if worker not in self._checked]
+        self._checked |= set(new)
+        own = description()
+        for worker in new:
+            try:
+                asked = self._client.submit(description, workers=[self._addresses[worker]], pure=False)
+                other = asked.result(timeout=self.limits.connect)
+            except Exception:
+                self._checked.discard(worker)
+                continue
+            differing = [
+                f"{name} {other.get(name)} instead of {own[name]}" for name in own if other.get(name) != own[name]
+            ]
+            if differing:
+                warnings.warn(
+                    f"Worker {worker} computes with {'; '.join(differing)}: results may depend in their last digits on "
+                    "who computes what. Distances agree to about 1e-5.",
+                    UserWarning,
+                    stacklevel=2,
+                )
+
     def _is_there(self, worker: str) -> bool:
         return worker in self._addresses
 
@@ -259,39 +292,58 @@ class _Run:
         site: Site,
         operation: Operation,
         arguments: tuple[Any, ...],
-        shares: Callable[[Sequence[str], Sequence[int] | None], dict[str, list[int]]],
+        shares: Callable[[Sequence[str], Sequence[int] | None], dict[str, list[int]]] | None,
         names: Sequence[int] | None = None,
+        size: int = 1,
     ):
         self.executor = executor
         self.site = site
         self.operation = operation
         self.arguments = packed(arguments)
-        self.shares = shares
+        self.shares = shares  # of workers, of some items or all; None: whoever is free gets the next
         self.names = names  # what items of a share are called; themselves where None
+        self.size = size  # of the shares of those who are free
+        self.waiting: deque[list[int]] = deque()
+        self.looked = time.monotonic()
         self.tasks: dict[str, _Task] = {}
         self.ended: queue.SimpleQueue[str] = queue.SimpleQueue()
         self.recipe: Packed | None = None
-        self.failed: deque[tuple[str, BaseException]] = deque()
+        self.failing: set[str] = set()  # workers that could not do their work, for a reason of their machine maybe
 
     def results(self) -> Iterator[tuple[list[int], Any]]:
         try:
             self._hand_out(None)
             while self.tasks:
-                try:
+                key = None
+                with contextlib.suppress(queue.Empty):
                     key = self.ended.get(timeout=self.executor.limits.poll)
-                except queue.Empty:
-                    self._check_workers()
-                    continue
                 if key in self.tasks:
                     yield from self._take(key)
+                if time.monotonic() - self.looked > self.executor.limits.poll:
+                    self._check_workers()
+                self._top_up()
         finally:
             self._cancel(list(self.tasks))
 
     def _hand_out(self, items: Sequence[int] | None) -> None:
         workers = list(self.executor._available())
-        shares = self.shares(workers, items)
-        for worker, share in shares.items():
+        self.executor._compare(workers)
+        if self.shares is None:
+            assert self.names is not None
+            places = list(range(len(self.names)) if items is None else items)
+            self.waiting.extend(places[at : at + self.size] for at in range(0, len(places), self.size))
+            self._top_up()
+            return
+        for worker, share in self.shares(workers, items).items():
             self._submit(worker, share)
+
+    def _top_up(self) -> None:
+        """Those who have little to do get more."""
+        for worker in [name for name in self.executor._addresses if name not in self.failing]:
+            busy = sum(task.worker == worker for task in self.tasks.values())
+            while self.waiting and busy < IN_FLIGHT:
+                self._submit(worker, self.waiting.popleft())
+                busy += 1
 
     def _submit(self, worker: str, share: list[int], *, everything: bool = False, has: int | None = None) -> None:
         executor, site = self.executor, self.site
@@ -305,6 +357,7 @@ class _Run:
             self.recipe = executor._shared.packed(site)
         message = packed(
             Message(
+                worker,
                 site.token,
                 self.recipe if since is None else None,
                 since or 0,
@@ -362,17 +415,17 @@ class _Run:
             self._after_loss(task.share)
             return
         executor = self.executor
-        self.failed.append((task.worker, error))
-        tried = {worker for worker, _ in self.failed}
-        others = {name: at for name, at in executor._available().items() if name not in tried}
-        if len(self.failed) < 3 and others:
-            self._submit(next(iter(others)), task.share)
+        self.failing.add(task.worker)
+        others = [name for name in executor._available() if name not in self.failing]
+        if len(self.failing) < MOST_FAILING and others:
+            self._submit(others[0], task.share)
             return
         raise told(error, task.worker, executor._addresses.get(task.worker, "gone"))
 
     def _check_workers(self) -> None:
         """Shares of workers that are gone, silent, or beyond the limit go to others."""
         executor, now = self.executor, time.monotonic()
+        self.looked = now
         if not executor._look():
             executor._connect()
             lost = list(self.tasks)
@@ -412,11 +465,6 @@ class _Run:
 def perform_packed(data: bytes) -> bytes:
     """The task that is submitted: bytes in, bytes out, so that the scheduler need not know what they are."""
     return packed(perform(Packed(data).load())).data
-
-
-def forget_all(tokens: list[str]) -> None:
-    for token in tokens:
-        forget(token)
 
 
 def _is_loss(error: Exception) -> bool:

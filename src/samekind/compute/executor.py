@@ -1,7 +1,8 @@
 """One thread or several. Results come in the order of the items, whichever thread computed them.
 
-`over_leaves` and `over_groups` are where work may leave the process: an operation of `compute.site` on shares of a plan's
-leaves, or of feature groups. Here one share has all of them, and the operation maps over its parts in threads.
+`over_leaves`, `over_groups` and `over_items` are where work may leave the process: an operation of `compute.site` on
+shares of a plan's leaves, of feature groups or of pictures. Here one share has all of them, and the operation maps over
+its parts in threads.
 """
 
 from __future__ import annotations
@@ -49,3 +50,11 @@ class Executor:
     ) -> Iterator[tuple[Sequence[int], Any]]:
         """Places of some of the groups, and the operation's result on these."""
         yield range(len(groups)), operation(site.objective, groups, *arguments)
+
+    def over_items(
+        self, site: Site, operation: Operation, items: Sequence[int], size: int
+    ) -> Iterator[tuple[Sequence[int], Any]]:
+        """Places of some of the items, and the operation's result on these: in any order, `size` of them at once."""
+        runs = [range(start, min(start + size, len(items))) for start in range(0, len(items), size)]
+        results = self.map(lambda run: operation(site.objective, [items[at] for at in run]), runs)
+        yield from zip(runs, results, strict=True)

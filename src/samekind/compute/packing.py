@@ -79,9 +79,9 @@ class _Pickler(pickle.Pickler):
 
 
 def open_array(path: str) -> NDArray[Any]:
-    """Mapped into memory, read only."""
+    """Mapped into memory; whoever writes to it changes a copy of their own."""
     try:
-        return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+        return np.asarray(np.load(path, mmap_mode="c", allow_pickle=False))
     except FileNotFoundError as error:
         error.strerror = (
             "No such file on this worker. The folder of shared arrays must be one that all workers see: name such a "

@@ -19,10 +19,10 @@ Merge = Callable[[Any, Any], Any]  # the second joined to the first, which may b
 
 
 class Node(NamedTuple):
-    """A subtree, reduced: `part` of the leaves `index * 2**level` to `(index + 1) * 2**level`."""
+    """A subtree, reduced: `part` of the leaves `place * 2**level` to `(place + 1) * 2**level`."""
 
     level: int
-    index: int
+    place: int
     part: Any
 
 
@@ -38,16 +38,16 @@ def reduced(nodes: Iterable[Node], merge: Merge) -> list[Node]:
     """Nodes in rising order, each joined with its sibling as soon as both are there."""
     left: list[Node] = []
     for node in nodes:
-        while left and left[-1].level == node.level and left[-1].index % 2 == 0 and left[-1].index + 1 == node.index:
+        while left and left[-1].level == node.level and left[-1].place % 2 == 0 and left[-1].place + 1 == node.place:
             sibling = left.pop()
-            node = Node(node.level + 1, sibling.index // 2, merge(sibling.part, node.part))
+            node = Node(node.level + 1, sibling.place // 2, merge(sibling.part, node.part))
         left.append(node)
     return left
 
 
 def total_of(nodes: Iterable[Node], merge: Merge) -> Any:
     """The whole tree, from nodes in any order; those without a sibling are joined from the last one on."""
-    left = reduced(sorted(nodes, key=lambda node: node.index << node.level), merge)
+    left = reduced(sorted(nodes, key=lambda node: node.place << node.level), merge)
     part = left.pop().part
     while left:
         part = merge(left.pop().part, part)

@@ -8,9 +8,9 @@ selection: a message has the entries that a worker lacks, and the site there is 
     Message   token, recipe if it is new, entries of the log, a named operation, its share, its arguments
     perform   does it on the worker's site; `Missing` says what the worker would need for that
 
-An operation is a function of a module, `operation(objective, share, *arguments)`, the share being some leaves of the plan
-or some feature groups. Distances and forms that depend on a site's data travel as recipes too: small objects with an
-`open(site, leaves)`.
+An operation is a function of a module, `operation(objective, share, *arguments)`, the share being some leaves of the
+plan or some feature groups. Distances and forms that depend on a site's data travel as recipes too: small objects with
+an `open(site, leaves)`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
@@ -58,9 +58,14 @@ class Site:
         self._opened = [*self._opened[-2:], (recipe, key, made)]
         return made
 
-    def release(self) -> None:
-        """Let go what was opened: the evaluation that needed it is over."""
+    def close_opened(self) -> None:
+        """Let go what was opened: an operation is over."""
         self._opened = []
+
+    def release(self) -> None:
+        """The evaluation is over, be it one operation or several."""
+        self.close_opened()
+        self.memory.pop("distances", None)
 
     def remembered(self, kind: str, number: int, make: Callable[[Any], Any]) -> Any:
         """What `make` made of the previous one of its kind, for this number."""
@@ -81,6 +86,7 @@ def opened(made: Any, site: Site | None, leaves: Share) -> Any:
 
 @dataclass(frozen=True)
 class Message:
+    worker: str  # its name: several may share a process
     token: str
     recipe: Any  # opens the site; None where the worker has it
     since: int  # entries of the log that the worker has
@@ -104,31 +110,35 @@ class Done:
     seconds: float
 
 
-_sites: OrderedDict[str, Site] = OrderedDict()
-_working = threading.RLock()  # one operation at a time: it has the threads of the process
+_sites: defaultdict[str, OrderedDict[str, Site]] = defaultdict(OrderedDict)  # of each worker in this process
+_working: defaultdict[str, threading.RLock] = defaultdict(
+    threading.RLock
+)  # one operation at a time: it has all threads
 
 
 def perform(message: Message) -> Done | Missing:
-    """Do what a message asks for, on this process's site."""
-    with _working:
+    """Do what a message asks for, on this worker's site."""
+    sites = _sites[message.worker]
+    with _working[message.worker]:
         began = time.perf_counter()
-        site = _sites.get(message.token)
+        site = sites.get(message.token)
         if site is None:
             if message.recipe is None or message.since:
                 return Missing(True, 0)
-            site = _sites[message.token] = message.recipe.load()
-            while len(_sites) > MOST_SITES:
-                _sites.popitem(last=False)
-        _sites.move_to_end(message.token)
+            site = sites[message.token] = message.recipe.load()
+            while len(sites) > MOST_SITES:
+                sites.popitem(last=False)
+        sites.move_to_end(message.token)
         if len(site.log) < message.since:
             return Missing(False, len(site.log))
         site.log[message.since :] = message.log
         result = message.operation(site.objective, message.share, *message.arguments.load())
-        Site.release(site)
+        site.close_opened()
         return Done(result, time.perf_counter() - began)
 
 
-def forget(token: str) -> None:
-    """Let a site go."""
-    with _working:
-        _sites.pop(token, None)
+def forget(worker: str, tokens: Sequence[str]) -> None:
+    """Let sites go."""
+    with _working[worker]:
+        for token in tokens:
+            _sites[worker].pop(token, None)

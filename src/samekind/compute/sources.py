@@ -197,7 +197,9 @@ class ReplayedDistances(PresentDistances):
         """`step(t)` gives alpha and codes of step t, for `update`."""
         behind = [self.versions.get(leaf, 0) for leaf in leaves] + ([] if self.keeps_all else [self.codes_version])
         if max(behind, default=0) > n_steps:
-            raise RuntimeError(f"The distances have taken {max(behind)} steps, and those after {n_steps} were asked for.")
+            raise RuntimeError(
+                f"The distances have taken {max(behind)} steps, and those after {n_steps} were asked for."
+            )
         for t in range(min(behind, default=n_steps), n_steps):
             own = [leaf for leaf in leaves if self.versions.get(leaf, 0) == t]
             alpha, codes = step(t)

@@ -56,7 +56,7 @@ async def _work(address: str, name: str, security: Any, give_up: float, say: Cal
             )
             async with worker:
                 say(f"worker {name} at {worker.address} works for {address}")
-                await worker.finished()
+                await worker.finished()  # type: ignore[no-untyped-call]
             lost = time.monotonic()
             say(f"worker {name}: the scheduler at {address} is gone; waiting for it to come back")
         except (OSError, TimeoutError, ValueError, RuntimeError) as error:
@@ -72,7 +72,7 @@ def description() -> dict[str, str]:
     import numpy
     import threadpoolctl
 
-    from samekind import __version__
+    from samekind._version import __version__
 
     blas = sorted(
         f"{each.get('internal_api')} {each.get('version')} {each.get('architecture')}"

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
+from samekind.compute.executor import Executor
 from samekind.estimators.base import MetricLearner
 from samekind.estimators.block import SparseBlockMetric
 from samekind.estimators.candidates import CandidateGrid
@@ -55,8 +56,8 @@ class EnsembleMetric(MetricLearner):
         takes 150, or all if longer codes are clearly better on classes left out.
     selection : SparseBlockMetric, Basis or None
         Step 1: its settings (`selection__ridge` and so on), a fitted one or its `basis_` to go on from, or None for the
-        defaults. Its `memory_budget`, `random_state`, `checkpoint`, `n_jobs`, `verbose`, `callback`, `compute` and `normalise` are
-        not used: those of this estimator are.
+        defaults. Its `memory_budget`, `random_state`, `checkpoint`, `n_jobs`, `verbose`, `callback`, `compute` and
+        `normalise` are not used: those of this estimator are.
     joint : JointMetric or None
         Step 2: its settings (`joint__ridge` and so on). With `target="auto"` and `ridge="auto"` they are chosen on
         classes left out: how strongly step 2 is held to step 1's metric (`"identity"`), a free joint metric of low rank

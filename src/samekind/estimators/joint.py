@@ -56,8 +56,8 @@ class JointMetric(MetricLearner):
         which they vary most. "auto": "zero".
     trace_bound : float or None
         The paper's nu: tr(A) at the most; lower values give lower rank. None and infinity: no bound.
-    loss, threshold, pair_balance, beta, n_neighbors, min_per_class, normalise, memory_budget, n_jobs, verbose, callback,
-    compute
+    loss, threshold, pair_balance, beta, n_neighbors, min_per_class, normalise, memory_budget, n_jobs, verbose,
+    callback, compute
         As in `SparseBlockMetric`.
     ridge : "auto" or float
         "auto": min(1, n_features / 1600) around zero, 0.1 around the identity.

@@ -83,7 +83,8 @@ class GramForm(_Inner, Form[Matrix]):
     def finished(self, gathered: Part, over_blocks: OverBlocks) -> Matrix:
         inner, degrees = gathered
         ZSZ = _sum(over_blocks(lambda rows: _scaled(self.Z, degrees, rows).T @ self.Z[rows]))
-        return symmetrised(ZSZ) - inner - inner.T
+        gram: Matrix = symmetrised(ZSZ) - inner - inner.T
+        return gram
 
 
 class BlockForm(_Inner, Form[list[Matrix]]):
@@ -158,7 +159,8 @@ class ProductForm(Form[Matrix]):
         return first
 
     def finished(self, gathered: Part, over_blocks: OverBlocks) -> Matrix:
-        product, degrees = gathered[0].whole(), gathered[1]
+        product: Matrix = gathered[0].whole()
+        degrees = gathered[1]
         for rows, SY in zip(
             over_blocks(lambda rows: rows), over_blocks(lambda r: _scaled(self.Y, degrees, r)), strict=True
         ):
@@ -196,8 +198,10 @@ class RowSums:
     def subtract(self, parts: Sums) -> None:
         self._reach(parts.first)
         for samples, array in parts.sums:
-            here = slice(samples.start - self.first, samples.stop - self.first) if isinstance(samples, slice) else None
-            self.sums[samples - self.first if here is None else here] -= array
+            if isinstance(samples, slice):
+                self.sums[samples.start - self.first : samples.stop - self.first] -= array
+            else:
+                self.sums[samples - self.first] -= array
 
     def add(self, other: "RowSums") -> None:
         self._reach(other.first)

@@ -58,7 +58,7 @@ class Sources:
     def of(self, groups: Sequence[int]) -> Stack:
         """Some groups, at least one, in a buffer of this thread.
 
-        All stacks have the width of the store's widest group: what is made of a group depends on no other one beside it.
+        All have the width of the store's widest group: what is made of a group depends on no other one beside it.
         """
         named = np.asarray(groups, dtype=np.intp)
         numbers = named if self.whitening is None else self.whitening.groups[named]

@@ -49,12 +49,12 @@ class JointProblem(PairsProblem):
         return self.objective.value(Quadratic(A)) + self._penalty(A)
 
     def value_and_gradient(self, A: Matrix) -> tuple[float, Matrix]:
-        loss, G = self.objective.value_and_form(Quadratic(A), GramOfFeatures())
+        loss, G = self._gram(Quadratic(A))
         return loss + self._penalty(A), G + self.ridge * _less_identity(A, self.centre)
 
     def value_and_gradient_at(self, L: Matrix) -> tuple[float, Matrix]:
         """The same at A = L L^T, without Z A, which has the size of Z."""
-        loss, G = self.objective.value_and_form(Euclidean(L), GramOfFeatures())
+        loss, G = self._gram(Euclidean(L))
         G += self.ridge * L @ L.T
         return loss + self._factored_penalty(L), _less_identity(G, self.ridge * self.centre)
 
@@ -75,16 +75,21 @@ class JointProblem(PairsProblem):
     def factored_value_and_gradient(self, L: Matrix) -> tuple[float, Matrix]:
         """f(L L^T) and its gradient `2 (G + ridge (L L^T - centre I)) L`; from `(S - W - W^T) Z L` when L is narrow."""
         if 2 * L.shape[1] < self.n_features:
-            loss, LapY = self.objective.value_and_form(Euclidean(L), LaplacianOfCodes(L))
-            GL = self._transposed_times(LapY)
+            product: tuple[float, Matrix] = self.objective.value_and_form(Euclidean(L), LaplacianOfCodes(L))
+            loss, GL = product[0], self._transposed_times(product[1])
         else:
-            loss, G = self.objective.value_and_form(Euclidean(L), GramOfFeatures())
+            loss, G = self._gram(Euclidean(L))
             GL = G @ L
         return loss + self._factored_penalty(L), 2 * (GL + self.ridge * L @ (L.T @ L) - self.ridge * self.centre * L)
 
     def factored_value(self, L: Matrix) -> float:
         """f(L L^T)"""
         return self.objective.value(Euclidean(L)) + self._factored_penalty(L)
+
+    def _gram(self, distances: Quadratic | Euclidean) -> tuple[float, Matrix]:
+        """loss(D) and its gradient by A."""
+        made: tuple[float, Matrix] = self.objective.value_and_form(distances, GramOfFeatures())
+        return made
 
     def _transposed_times(self, V: Matrix) -> Matrix:
         """Z^T V"""

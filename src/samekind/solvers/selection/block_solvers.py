@@ -74,7 +74,12 @@ class SampledBlocks(BlockSolver):
     """
 
     def __init__(
-        self, present: PresentDistances | SelectionSite, tol: float, max_iter: int, seed: int, options: SampleOptions | None = None
+        self,
+        present: PresentDistances | SelectionSite,
+        tol: float,
+        max_iter: int,
+        seed: int,
+        options: SampleOptions | None = None,
     ):
         self.present = present
         self.tol, self.max_iter = tol, max_iter

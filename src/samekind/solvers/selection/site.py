@@ -96,9 +96,7 @@ class SelectionSite(Site):
         return FixedTiles({tile.key: cells for tile, cells in zip(tiles, made, strict=True)})
 
 
-def cells_on(
-    objective: Objective, leaves: Share, n_steps: int, plan: Plan
-) -> list[tuple[int, slice, slice, Array]]:
+def cells_on(objective: Objective, leaves: Share, n_steps: int, plan: Plan) -> list[tuple[int, slice, slice, Array]]:
     """What these leaves have of the tiles of another plan: number of the tile, places in it, distances."""
     site = _site(objective)
     present = site.present_at(n_steps, leaves)
