@@ -1,4 +1,4 @@
-"""Clusters for tests: a scheduler and workers as processes of their own, which may be killed, and a selection to run."""
+"""Clusters for tests: a scheduler and workers as processes of their own, which may be killed, and fits to run."""
 
 import contextlib
 import os
@@ -74,7 +74,9 @@ def joined(executor, X, y, *, loss="pairwise", solver="factored", anchors="all",
         events.append((event.iteration, event.objective, event.rank, event.details))
         return False
 
-    options = JointOptions(solver=solver, n_components=5, max_iter=max_iter, anchors=anchors, first_anchors=128, keep_every=1)
+    options = JointOptions(
+        solver=solver, n_components=5, max_iter=max_iter, anchors=anchors, first_anchors=128, keep_every=1
+    )
     return solve_joint(problem, options, observe=observe, keep=states.append, **run), events, states
 
 

@@ -85,7 +85,7 @@ def test_another_order_of_sums_is_noticed(monkeypatch, executor, alone, data):
         part = nodes.pop().part
         while nodes:
             part = merge(nodes.pop().part, part)
-        return [objective.Node(5, 0, part)] if False else [objective.Node(0, 0, part)]
+        return [objective.Node(0, 0, part)]
 
     expected = alone(clusters.joined)
     monkeypatch.setattr(objective, "reduced", backwards)
@@ -132,13 +132,12 @@ def test_unlike_processors_are_warned_of(executor, monkeypatch):
     monkeypatch.setattr(executor, "_checked", set())
     executor.workers  # noqa: B018 - looks
     real = dask.description()
-    calls = []
 
     def other():
-        calls.append(1)
         return real | {"processor": "another one"}
 
     monkeypatch.setattr(dask, "description", lambda: real | {"processor": "mine"})
-    monkeypatch.setattr(executor._client, "submit", lambda *_, **__: type("F", (), {"result": lambda *a, **k: other()})())
+    answer = type("Answer", (), {"result": lambda *_, **__: other()})()
+    monkeypatch.setattr(executor._client, "submit", lambda *_, **__: answer)
     with pytest.warns(UserWarning, match="another one instead of mine"):
         executor._compare(executor.workers[:1])

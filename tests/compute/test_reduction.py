@@ -1,5 +1,7 @@
 """The order of sums: a binary tree over leaves, the same however leaves are shared out."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -29,7 +31,7 @@ def test_leaves_are_joined_in_pairs(n, order):
 def test_the_order_does_not_depend_on_who_has_which_leaves(n, cuts, random):
     expected = total_of(leaves(range(n)), joined)
     edges = sorted({0, n, *(cut for cut in cuts if cut < n)})
-    shares = [reduced(leaves(range(a, b)), joined) for a, b in zip(edges, edges[1:], strict=False)]
+    shares = [reduced(leaves(range(a, b)), joined) for a, b in pairwise(edges)]
     random.shuffle(shares)
     assert total_of([node for share in shares for node in share], joined) == expected
 

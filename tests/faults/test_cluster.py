@@ -1,4 +1,4 @@
-"""Workers and a scheduler as processes: whatever happens to them, the fit ends with the same bits, or an error in time."""
+"""Workers and a scheduler as processes: whatever happens to them, a fit ends with the same bits, or an error in time."""
 
 import errno
 import os
