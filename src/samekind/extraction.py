@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from samekind.compute.cluster import current_executor
 from samekind.compute.executor import Executor
 from samekind.compute.site import Site
-from samekind.images.align import Frame, Landmarks, Several, fitted_frame, picture_size
+from samekind.images.align import Frame, Several, fitted_frame, picture_size
 from samekind.images.extractor import Extractor
+from samekind.images.landmarks import Landmarks
 from samekind.images.listing import ImageFile
 from samekind.images.load import ImageError, load_image
 from samekind.images.slbp import SoftLBP

@@ -1,4 +1,4 @@
-"""Workers and a scheduler as processes: whatever happens to them, a fit ends with the same bits, or an error in time."""
+"""Workers and scheduler as processes: whatever happens to them, fits end with the same bits, or an error in time."""
 
 import errno
 import os
