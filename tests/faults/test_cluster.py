@@ -14,7 +14,7 @@ distributed = pytest.importorskip("distributed", reason="dask.distributed is not
 from samekind.compute import dask as dask_room  # noqa: E402
 from samekind.compute.dask import ClusterError, DaskExecutor, Limits  # noqa: E402
 from samekind.compute.site import Site  # noqa: E402
-from samekind.estimators.whitening import whitened_by  # noqa: E402
+from samekind.estimators.on_store import whitened_by  # noqa: E402
 
 pytestmark = pytest.mark.slow
 

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from samekind.compute.executor import Executor
+from samekind.estimators.on_store import whitened_by
 from samekind.estimators.validation import check_count, families_from
-from samekind.estimators.whitening import whitened_by
 from samekind.kernels.spectral import Matrix
 from samekind.kernels.types import Array, IntArray
 from samekind.model.basis import Basis
