@@ -2,9 +2,10 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from functools import cached_property
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -107,15 +108,26 @@ class Plan(ABC):
         for strip in self.strips():
             yield from strip
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+    @cached_property
+    def _costs(self) -> list[int]:
+        """Pairs of each strip."""
+        return [sum(tile.size for tile in strip) for strip in self.strips()]
+
+    @cached_property
+    def _leaves(self) -> list[range]:
+        return leaves_of(self._costs)
+
     @property
     def leaf_costs(self) -> list[int]:
         """Pairs of each leaf."""
-        costs = [sum(tile.size for tile in strip) for strip in self.strips()]
-        return [sum(costs[at] for at in leaf) for leaf in self.leaves()]
+        return [sum(self._costs[at] for at in leaf) for leaf in self._leaves]
 
     def leaves(self) -> list[range]:
         """Runs of strips that are summed up together (see `reduction`), each with about the same number of pairs."""
-        return leaves_of([sum(tile.size for tile in strip) for strip in self.strips()])
+        return self._leaves
 
     def strips_of(self, leaves: Sequence[int]) -> list[list[Tile]]:
         """The strips of some leaves, in order."""
