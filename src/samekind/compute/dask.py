@@ -16,6 +16,7 @@ import tempfile
 import time
 import uuid
 import warnings
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -104,6 +105,7 @@ class DaskExecutor(Executor):
         self._local = Executor(n_jobs)
         self._shared = SharedFolder(Path(shared or tempfile.gettempdir()))
         self._known: dict[str, dict[str, int]] = {}  # worker -> site -> entries of its log that it has
+        self._ended: list[str] = []  # sites that nobody here needs any more
         self._owners: dict[str, Owners] = {}
         self._addresses: dict[str, str] = {}  # of the workers that are there, by name
         self._seen: dict[str, tuple[float, float]] = {}  # worker -> last sign of life, and seconds of silence since
@@ -155,6 +157,7 @@ class DaskExecutor(Executor):
             yield from self._local.over_leaves(objective, operation, *arguments)
             return
         if site.token not in self._owners:
+            weakref.finalize(site, self._ended.append, site.token)
             self._owners = dict(list(self._owners.items())[1 - MOST_OWNERS :])
             self._owners[site.token] = Owners(objective.plan.leaf_costs)
         owners = self._owners[site.token]
@@ -279,6 +282,14 @@ class DaskExecutor(Executor):
                     stacklevel=2,
                 )
 
+    def _ended_for(self, worker: str) -> list[str]:
+        """Sites that the driver is done with, and the worker may still have."""
+        known = self._known.setdefault(worker, {})
+        ended = [token for token in self._ended if token in known]
+        for token in ended:
+            known.pop(token)
+        return ended
+
     def _is_there(self, worker: str) -> bool:
         return worker in self._addresses
 
@@ -358,6 +369,7 @@ class _Run:
         message = packed(
             Message(
                 worker,
+                executor._ended_for(worker),
                 site.token,
                 self.recipe if since is None else None,
                 since or 0,
@@ -382,7 +394,7 @@ class _Run:
                 )
         except Exception:
             self._lost(worker)
-            self._after_loss(share)
+            self._hand_out(share)
             return
         self.tasks[key] = _Task(future, worker, share, time.monotonic())
         future.add_done_callback(lambda _, key=key: self.ended.put(key))
@@ -390,16 +402,22 @@ class _Run:
     def _take(self, key: str) -> Iterator[tuple[list[int], Any]]:
         """What became of a task: a result, or a share to hand out again."""
         task = self.tasks.pop(key)
+        error: BaseException | None = None
         try:
             if task.future.status == "error":
-                raise task.future.exception(timeout=self.executor.limits.connect)
-            data = task.future.result(timeout=self.executor.limits.connect)
-        except Exception as error:
-            self._failed(task, error)
+                error = task.future.exception(timeout=self.executor.limits.connect)
+            else:
+                data = task.future.result(timeout=self.executor.limits.connect)
+        except Exception:  # the worker or the connection went, rather than the work
+            self._lost(task.worker)
+            self._hand_out(task.share)
             return
         finally:
             with contextlib.suppress(Exception):
                 task.future.release()
+        if error is not None:
+            self._failed(task, error)
+            return
         self.executor.traffic.note(self.executor.traffic.received, task.worker, len(data))
         answer: Done | Missing = Packed(data).load()
         if isinstance(answer, Missing):
@@ -408,11 +426,11 @@ class _Run:
         self.executor._known[task.worker][self.site.token] = len(self.site.log)
         yield task.share, answer.result
 
-    def _failed(self, task: _Task, error: Exception) -> None:
-        """Lost with its worker: others do it. An error of the work itself: tried once more elsewhere, then told."""
-        if _is_loss(error):
+    def _failed(self, task: _Task, error: BaseException) -> None:
+        """Dask's word for a worker that died: others do it. An error of the work: tried elsewhere, then told."""
+        if isinstance(error, _distributed().scheduler.KilledWorker):
             self._lost(task.worker)
-            self._after_loss(task.share)
+            self._hand_out(task.share)
             return
         executor = self.executor
         self.failing.add(task.worker)
@@ -445,9 +463,6 @@ class _Run:
         if share:
             self._hand_out(share)
 
-    def _after_loss(self, share: list[int]) -> None:
-        self._hand_out(share)
-
     def _lost(self, worker: str) -> None:
         executor = self.executor
         executor.given_up.append(worker)
@@ -467,20 +482,7 @@ def perform_packed(data: bytes) -> bytes:
     return packed(perform(Packed(data).load())).data
 
 
-def _is_loss(error: Exception) -> bool:
-    """Whether the worker or the connection went, rather than the work."""
-    distributed = _distributed()
-    lost: tuple[type[BaseException], ...] = (
-        distributed.scheduler.KilledWorker,
-        distributed.CancelledError,
-        distributed.comm.CommClosedError,
-        TimeoutError,
-        distributed.client.FutureCancelledError if hasattr(distributed.client, "FutureCancelledError") else KeyError,
-    )
-    return isinstance(error, lost)
-
-
-def told(error: Exception, worker: str, address: str) -> Exception:
+def told(error: BaseException, worker: str, address: str) -> BaseException:
     """An error of the work, with the worker's name: files are those of its machine."""
     if isinstance(error, OSError | MemoryError) or type(error).__name__ == "StoreError":
         made = ClusterError(f"Worker {worker} ({address}): {error}")

@@ -87,6 +87,7 @@ def opened(made: Any, site: Site | None, leaves: Share) -> Any:
 @dataclass(frozen=True)
 class Message:
     worker: str  # its name: several may share a process
+    ended: list[str]  # sites that it need not keep any longer
     token: str
     recipe: Any  # opens the site; None where the worker has it
     since: int  # entries of the log that the worker has
@@ -121,6 +122,8 @@ def perform(message: Message) -> Done | Missing:
     sites = _sites[message.worker]
     with _working[message.worker]:
         began = time.perf_counter()
+        for token in message.ended:
+            sites.pop(token, None)
         site = sites.get(message.token)
         if site is None:
             if message.recipe is None or message.since:
