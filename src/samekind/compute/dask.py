@@ -190,7 +190,7 @@ class DaskExecutor(Executor):
     def _connect(self) -> None:
         """To the scheduler, until there is one or the limit is reached."""
         distributed = _distributed()
-        until, problem = time.monotonic() + self.limits.gone, ""
+        patience, problem = _Patience(self.limits.gone, 2 * self.limits.connect), ""
         self._drop_client()
         while True:
             try:
@@ -207,7 +207,7 @@ class DaskExecutor(Executor):
                 if isinstance(error, ValueError):
                     raise ValueError(f"--scheduler {self.address!r} is no address of a scheduler: {error}") from error
                 problem = str(error)
-            if time.monotonic() > until:
+            if patience.is_over():
                 raise ClusterError(
                     f"No scheduler answers at {self.address} for {self.limits.gone:.0f} s ({problem}). Start one with "
                     "`dask scheduler`; a fit with a checkpoint goes on where it stopped."
@@ -245,13 +245,13 @@ class DaskExecutor(Executor):
 
     def _available(self) -> dict[str, str]:
         """Workers by name; waits for one, and for the scheduler, as long as the limit allows."""
-        until = time.monotonic() + self.limits.gone
+        patience = _Patience(self.limits.gone, 2 * self.limits.connect)
         while True:
             if not self._look():
                 self._connect()
             elif self._addresses:
                 return self._addresses
-            if time.monotonic() > until:
+            if patience.is_over():
                 last = f" The last ones: {', '.join(self.given_up[-3:])}." if self.given_up else ""
                 raise ClusterError(
                     f"The scheduler at {self.address} has had no worker for {self.limits.gone:.0f} s.{last} Start some "
@@ -292,6 +292,19 @@ class DaskExecutor(Executor):
 
     def _is_there(self, worker: str) -> bool:
         return worker in self._addresses
+
+
+class _Patience:
+    """Whether a limit is reached, a process that was stopped meanwhile counting as one that waited for a moment."""
+
+    def __init__(self, limit: float, longest: float):
+        self.limit, self.longest = limit, longest
+        self.spent, self.last = 0.0, time.monotonic()
+
+    def is_over(self) -> bool:
+        now = time.monotonic()
+        self.spent, self.last = self.spent + min(now - self.last, self.longest), now
+        return self.spent > self.limit
 
 
 class _Run:
