@@ -56,7 +56,7 @@ def main() -> None:
     work = 8 * (3 * n * n * rank / rates.flop + n * n / 2 * rates.pair)  # of 8 times as many dimensions
     for workers in (4, 16, 32):
         with (
-            LocalCluster(n_workers=workers, threads_per_worker=1, processes=False, dashboard_address=None) as cluster,
+            LocalCluster(n_workers=workers, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster,
             DaskExecutor(cluster.scheduler_address, 1) as executor,
         ):
             site = SleepingSite(n, rank)

@@ -17,7 +17,7 @@ from samekind.compute.dask import ClusterError, DaskExecutor, Limits, warn_of_op
 @pytest.fixture(scope="module", params=[1, 2, 4])
 def executor(request):
     local = distributed.LocalCluster(
-        n_workers=request.param, threads_per_worker=1, processes=False, dashboard_address=None
+        n_workers=request.param, threads_per_worker=1, processes=False, dashboard_address=":0"
     )
     with local, DaskExecutor(local.scheduler_address, 1) as made:
         yield made
@@ -107,7 +107,7 @@ def test_a_scheduler_that_does_not_answer_is_an_error_within_the_limit():
 
 
 def test_a_cluster_without_workers_is_an_error_within_the_limit(data):
-    local = distributed.LocalCluster(n_workers=0, processes=False, dashboard_address=None)
+    local = distributed.LocalCluster(n_workers=0, processes=False, dashboard_address=":0")
     with (
         local,
         DaskExecutor(local.scheduler_address, limits=Limits(gone=1.0)) as executor,
