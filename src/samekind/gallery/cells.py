@@ -1,8 +1,8 @@
 """Approximate search of a gallery in a folder: rows in cells around centroids, of which few are read.
 
 The cells hold numbers of rows, not codes: distances are computed from the gallery's own files, so that an answer's
-distances are right, and only a nearest entry may be missing. Faiss finds the centroids. The file is a cache that may be
-deleted at any time: without it, searches are exact. Rows that were added later are searched exactly. A row that is
+distances are right, and only a nearest entry may be missing. `centroids` finds the cells. The file is a cache that may
+be deleted at any time: without it, searches are exact. Rows that were added later are searched exactly. A row that is
 erased is overwritten in the lists, too.
 
 Codes with a number s are ranked by `||u - q||^2 + s`. With one coordinate more, `sqrt(s - min s)` for rows and 0 for
@@ -12,12 +12,13 @@ queries, that is a Euclidean distance.
 from __future__ import annotations
 
 import json
+import math
 import mmap
 import os
 import secrets
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,24 +26,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from samekind.files import whole_file
+from samekind.gallery.centroids import TRAINED_ROWS, Centroids, find_centroids, n_cells_for
 from samekind.gallery.errors import GalleryError
 from samekind.gallery.layout import CACHE_END, HEADER_BYTES, fsync_folder
-from samekind.gallery.recall import IndexReport, measured_recall
+from samekind.gallery.recall import ExactNeighbours, IndexReport, Recall
 from samekind.gallery.view import Segment, View
 
 if TYPE_CHECKING:
+    from samekind.gallery.backend import Progress
     from samekind.gallery.folder import FolderGallery
-    from samekind.gallery.gallery import Progress
 
 Floats32 = NDArray[np.float32]
 Ints = NDArray[np.int64]
 
-PER_CELL = 4.0  # cells are so many times the square root of rows
-MOST_CELLS = 65_536
-TRAINED_ROWS = 64  # per cell
-ROUNDS = 8  # of k-means
 BATCH = 65_536
-_FORMAT = "samekind.cells"
+GROWTH = 1.25  # of the number of cells that are read, until the recall is reached
+_FORMAT = "samekind.cells.2"
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,8 +62,7 @@ class Cells:
     """Centroids (n_cells, width + 1), and the rows of each segment; `n_probed` cells are read for a query."""
 
     model: int
-    centroids: Floats32
-    norms: Floats32
+    centroids: Centroids
     segments: Mapping[int, SegmentCells]
     n_probed: int
 
@@ -78,11 +76,9 @@ class Cells:
             for number, each in self.segments.items()
         )
 
-    def probed(self, query: NDArray[np.float64], n: int | None = None) -> Ints:
+    def probed(self, query: NDArray[np.float64]) -> Ints:
         """The nearest cells of a query (width,)."""
-        n = min(n or self.n_probed, len(self.centroids))
-        distances = self.norms - 2 * (self.centroids[:, :-1] @ query.astype(np.float32))
-        return np.argpartition(distances, n - 1)[:n].astype(np.int64)
+        return self.centroids.nearest(np.append(query, 0).astype(np.float32), self.n_probed)
 
 
 def build(gallery: FolderGallery, recall: float, k: int, n_queries: int, progress: Progress) -> IndexReport:
@@ -95,14 +91,14 @@ def build(gallery: FolderGallery, recall: float, k: int, n_queries: int, progres
         raise GalleryError(
             f"{gallery.location} has fewer than {state.block_rows:,} records: exact search needs no index there."
         )
-    n_cells = int(min(max(1, PER_CELL * n**0.5), MOST_CELLS, n))
     lowest = _lowest_offset(view)
-    centroids = _centroids(view, n_cells, lowest)
+    centroids = find_centroids(_sample(view, TRAINED_ROWS * n_cells_for(n), lowest), n_cells_for(n), BATCH)
+    n_cells = len(centroids)
     segments = {}
     done = 0
     for segment in view.segments:
         assigned = np.concatenate([
-            _nearest_cells(centroids, _points(segment, slice(at, min(at + BATCH, len(segment.int8))), lowest))
+            centroids.assigned(_points(segment, slice(at, min(at + BATCH, len(segment.int8))), lowest))
             for at in range(0, len(segment.int8), BATCH)
         ] or [np.zeros(0, np.int64)])  # fmt: skip
         assigned[np.isnan(segment.codes[: len(assigned), 0])] = n_cells  # erased: behind all cells
@@ -115,7 +111,7 @@ def build(gallery: FolderGallery, recall: float, k: int, n_queries: int, progres
         )
         done += len(assigned)
         progress(done, n)
-    made = Cells(view.model, centroids, _norms(centroids), segments, 1)
+    made = Cells(view.model, centroids, segments, 1)
     gallery.remove_caches()
     chosen, measured = _probes_for(gallery, made, recall, k, n_queries)
     with gallery._writing() as now:  # nobody erases meanwhile
@@ -125,16 +121,16 @@ def build(gallery: FolderGallery, recall: float, k: int, n_queries: int, progres
     return IndexReport("cells", n_cells, chosen, measured, time.perf_counter() - started)
 
 
-def _probes_for(gallery: FolderGallery, made: Cells, recall: float, k: int, n_queries: int) -> tuple[int, Any]:
-    """The smallest power of two with the wanted recall, measured on records of the gallery."""
-    n_probed = 1
+def _probes_for(gallery: FolderGallery, made: Cells, recall: float, k: int, n_queries: int) -> tuple[int, Recall]:
+    """About the smallest number with the wanted recall, measured on records of the gallery."""
+    n_probed, exact = 1, ExactNeighbours.drawn_from(gallery, k, n_queries)
     while True:
-        gallery._cells = Cells(made.model, made.centroids, made.norms, made.segments, n_probed)
-        measured = measured_recall(gallery, k, n_queries)
+        gallery._cells = replace(made, n_probed=n_probed)
+        measured = exact.measure(gallery)
         if measured.recall >= recall or n_probed >= len(made.centroids):
             gallery._cells = None
             return n_probed, measured
-        n_probed = min(2 * n_probed, len(made.centroids))
+        n_probed = min(math.ceil(GROWTH * n_probed), len(made.centroids))
 
 
 def _lowest_offset(view: View) -> float:
@@ -151,34 +147,15 @@ def _points(segment: Segment, rows: slice | Ints, lowest: float) -> Floats32:
     return np.ascontiguousarray(np.nan_to_num(points, nan=0.0, posinf=0.0))
 
 
-def _centroids(view: View, n_cells: int, lowest: float) -> Floats32:
-    """K-means on a sample of rows."""
-    faiss = _faiss()
+def _sample(view: View, n: int, lowest: float) -> Floats32:
+    """About n rows, drawn at random."""
     rng = np.random.default_rng(0)
-    total = sum(len(segment.int8) for segment in view.segments)
-    share = min(1.0, TRAINED_ROWS * n_cells / total)
+    share = min(1.0, n / sum(len(segment.int8) for segment in view.segments))
     parts = []
     for segment in view.segments:
-        drawn = np.sort(rng.choice(len(segment.int8), round(share * len(segment.int8)), replace=False))
+        drawn = np.sort(rng.choice(len(segment.int8), math.ceil(share * len(segment.int8)), replace=False))
         parts.append(_points(segment, drawn, lowest))
-    sample = np.concatenate(parts)
-    means = faiss.Kmeans(
-        sample.shape[1], n_cells, niter=ROUNDS, seed=1, min_points_per_centroid=1, max_points_per_centroid=TRAINED_ROWS
-    )
-    means.train(sample)
-    return np.ascontiguousarray(means.centroids, np.float32)
-
-
-def _nearest_cells(centroids: Floats32, points: Floats32) -> Ints:
-    index = _faiss().IndexFlatL2(centroids.shape[1])
-    index.add(centroids)
-    found: Ints = index.search(points, 1)[1][:, 0].astype(np.int64)
-    return found
-
-
-def _norms(centroids: Floats32) -> Floats32:
-    norms: Floats32 = np.einsum("ij,ij->i", centroids, centroids)
-    return norms
+    return np.concatenate(parts)
 
 
 def _without_erased(cells: Cells, view: View) -> Cells:
@@ -188,7 +165,7 @@ def _without_erased(cells: Cells, view: View) -> Cells:
         each = cells.segments[segment.state.number]
         members = np.where(np.isnan(segment.codes[each.members, 0]), -1, each.members)
         segments[segment.state.number] = SegmentCells(each.file, each.starts, members, each.n_rows)
-    return Cells(cells.model, cells.centroids, cells.norms, segments, cells.n_probed)
+    return replace(cells, segments=segments)
 
 
 def _write(folder: Path, gallery: str, cells: Cells, n_probed: int) -> None:
@@ -197,7 +174,8 @@ def _write(folder: Path, gallery: str, cells: Cells, n_probed: int) -> None:
         "gallery": gallery,
         "model": cells.model,
         "n_cells": len(cells.centroids),
-        "width": cells.centroids.shape[1],
+        "n_groups": len(cells.centroids.groups),
+        "width": cells.centroids.points.shape[1],
         "n_probed": n_probed,
         "segments": [
             {"number": number, "file": each.file, "rows": each.n_rows, "members": len(each.members)}
@@ -211,7 +189,9 @@ def _write(folder: Path, gallery: str, cells: Cells, n_probed: int) -> None:
         for each in cells.segments.values():
             file.write(each.starts.astype("<i8").tobytes())
             file.write(each.members.astype("<i8").tobytes())
-        file.write(cells.centroids.astype("<f4").tobytes())
+        file.write(cells.centroids.starts.astype("<i8").tobytes())
+        file.write(cells.centroids.groups.astype("<f4").tobytes())
+        file.write(cells.centroids.points.astype("<f4").tobytes())
     fsync_folder(folder)
 
 
@@ -240,11 +220,21 @@ def _read(path: Path, gallery: str, view: View) -> Cells | None:
         if not whole or members.max(initial=-1) >= each["rows"]:
             return None
         segments[each["number"]] = SegmentCells(each["file"], starts, members, each["rows"])
-    centroids = np.frombuffer(content, "<f4", header["n_cells"] * header["width"], at).reshape(-1, header["width"])
-    if header["width"] != view.form.width + 1 or not 1 <= header["n_probed"] <= header["n_cells"]:
+    centroids = _read_centroids(content, header, at)
+    if centroids is None or header["width"] != view.form.width + 1 or not 1 <= header["n_probed"] <= header["n_cells"]:
         return None
-    found = Cells(view.model, centroids, _norms(centroids), segments, header["n_probed"])
+    found = Cells(view.model, centroids, segments, header["n_probed"])
     return found if found.fits(view) else None
+
+
+def _read_centroids(content: mmap.mmap, header: dict[str, Any], at: int) -> Centroids | None:
+    """From a place in a cache on; None where they are not whole."""
+    n_groups, n_cells, width = header["n_groups"], header["n_cells"], header["width"]
+    starts = np.frombuffer(content, "<i8", n_groups + 1, at)
+    groups = np.frombuffer(content, "<f4", n_groups * width, at + starts.nbytes).reshape(-1, width)
+    points = np.frombuffer(content, "<f4", n_cells * width, at + starts.nbytes + groups.nbytes).reshape(-1, width)
+    whole = n_groups > 0 and starts[0] == 0 and starts[-1] == n_cells and (np.diff(starts) >= 0).all()
+    return Centroids(groups, starts, points) if whole else None
 
 
 def erase_from_caches(folder: Path, places: Mapping[int, Sequence[int]]) -> None:
@@ -277,11 +267,3 @@ def _mapped(path: Path, *, write: bool) -> tuple[mmap.mmap, dict[str, Any], int]
     if not 0 < size < len(content):
         raise ValueError(f"{path} is no index of a gallery.")
     return content, json.loads(content[8 : 8 + size]), -(-(size + 8) // HEADER_BYTES) * HEADER_BYTES
-
-
-def _faiss() -> Any:
-    try:
-        import faiss
-    except ImportError as error:
-        raise GalleryError('An index for approximate search needs faiss: pip install "samekind[faiss]".') from error
-    return faiss
