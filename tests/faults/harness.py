@@ -73,7 +73,7 @@ def learned_in(name):
 
     def learned(folder):
         found = {file: hashlib.sha256(content).hexdigest() for file, content in small.kept(folder / name).items()}
-        for path in sorted((folder / name).rglob("*.npz")):
+        for path in sorted((folder / name / "retrieval" / "fits").glob("*.npz")):
             with np.load(path, allow_pickle=False) as kept:
                 found[path.name] = str(kept["status"]), kept["components"].tobytes()
         return found
@@ -269,8 +269,9 @@ def readable(folder):
             store = DiskStore.open(folder / name, n_jobs=1)
             if len(store):
                 store.panel([0, len(store.group_sizes) - 1], range(len(store)))
-    for path in (folder / "new.work").rglob("*.safetensors"):
+    for path in (folder / "new.work").glob("*/*.safetensors"):
         Metric.load(path)
-    learned_in("new.work")(folder)
-    if (folder / "new.gallery" / "gallery.sqlite").exists():
+    for path in (folder / "new.work").glob("*/*.distances.npy"):
+        np.load(path, allow_pickle=False)
+    if (folder / "new.gallery").exists():
         records_of("new.gallery")(folder)

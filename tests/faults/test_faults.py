@@ -122,7 +122,7 @@ def test_a_place_that_takes_no_files_is_named(home, undisturbed, name):
     assert "new." in said or name == "checkpoint"
 
 
-@pytest.mark.parametrize("name", ["store", "lfw", "retrieval", "gallery"])
+@pytest.mark.parametrize("name", ["store", "lfw", "retrieval"])
 def test_two_writers_of_a_folder_leave_what_one_would(home, undisturbed, name):
     target = TARGETS[name]
     children = [harness.start(home, target.arguments) for _ in range(2)]
