@@ -9,8 +9,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from samekind.images.align import Aligner, Frame, Landmarks, Several, fitted_frame, picture_size
+from samekind.images.align import Aligner, Frame, Several, fitted_frame, picture_size
 from samekind.images.extractor import Extractor
+from samekind.images.landmarks import Landmarks
 from samekind.images.listing import ImageFile
 from samekind.images.load import ImageError, load_image
 from samekind.images.slbp import SoftLBP

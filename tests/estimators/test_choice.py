@@ -6,7 +6,16 @@ from sklearn.base import clone
 
 from samekind import EnsembleMetric, JointMetric, Metric, SparseBlockMetric
 from samekind.estimators.data import TrainingData
-from samekind.estimators.tuning import NEGLIGIBLE, Candidate, Trial, best_of, class_folds, judged_rows
+from samekind.estimators.tuning import (
+    CALIBRATED_ON,
+    NEGLIGIBLE,
+    Candidate,
+    Trial,
+    best_of,
+    class_folds,
+    judged_rows,
+    more_folds,
+)
 from samekind.estimators.validation import max_groups_from
 from samekind.evaluation import label_pairs
 from samekind.store import ArrayStore, FeatureGroups
@@ -196,6 +205,31 @@ def test_folds_leave_whole_classes_out():
     many = np.repeat(np.arange(300), 10)
     ((rest, held),) = class_folds(many, "auto", 0)
     assert len(np.unique(many[held])) == 60
+
+
+def test_more_folds_to_calibrate_on_where_one_is_enough_to_choose_on():
+    many = np.repeat(np.arange(300), 10)
+    folds = [*class_folds(many, "auto", 0), *more_folds(many, "auto", 0)]
+    assert len(folds) == CALIBRATED_ON
+    held = [set(many[held]) for _, held in folds]
+    assert [len(classes) for classes in held] == [60] * CALIBRATED_ON
+    assert len(set().union(*held)) == 60 * CALIBRATED_ON
+    assert all(not classes & set(many[rest]) for classes, (rest, _) in zip(held, folds, strict=True))
+    for cv in (0.2, 3, None):
+        assert more_folds(many, cv, 0) == []
+    assert more_folds(Y, "auto", 0) == []
+
+
+def test_what_is_chosen_on_one_fold_is_calibrated_on_the_classes_of_all(monkeypatch):
+    monkeypatch.setattr("samekind.estimators.tuning.MANY_SAMPLES", 30)
+    rng = np.random.RandomState(0)
+    labels = np.repeat(np.arange(20), 4)
+    data = rng.standard_normal((80, 6)) + 2 * rng.standard_normal((20, 6))[labels]
+    model = EnsembleMetric(2, max_groups=2, cv="auto").fit(data, labels)
+    assert model.metric_.calibration.n_classes == 12
+    assert all(len(trial.precisions) == 4 for trial in model.trials_)
+    parts = {record["part"] for record in model.history_ if record.get("part")}
+    assert parts == {"fold 1", "fold 2", "fold 3"}
 
 
 def test_judged_samples_are_of_whole_classes(monkeypatch):

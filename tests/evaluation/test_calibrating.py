@@ -3,7 +3,7 @@ import pytest
 
 from samekind.evaluation import label_pairs, pair_distances, reliability
 from samekind.evaluation.calibrating import Weighted, calibrate, monotone_knots
-from samekind.evaluation.class_pairs import MOST_PARTNERS, class_pairs
+from samekind.evaluation.class_pairs import MOST_SAMPLES, class_pairs
 from samekind.kernels.flips import flip_free_distances
 
 
@@ -50,10 +50,10 @@ def test_a_large_class_does_not_decide_what_is_predicted_for_others():
 
 
 def test_weights_of_pairs_by_hand():
-    labels = np.repeat([0, 1, 2, 3], [1, 3, MOST_PARTNERS + 1, 41])
+    labels = np.repeat([0, 1, 2, 3], [1, 3, MOST_SAMPLES, 41])
     pairs = class_pairs([(np.random.default_rng(0).normal(size=(len(labels), 2)), labels)])
     sums = np.bincount(pairs.same.first, pairs.same_weights())
-    np.testing.assert_allclose(sums, [0, 3, (MOST_PARTNERS + 1) * MOST_PARTNERS / 2, 41 * MOST_PARTNERS / 2])
+    np.testing.assert_allclose(sums, [0, 3, *2 * [MOST_SAMPLES * (MOST_SAMPLES - 1) / 2]])
 
 
 def test_a_weight_counts_as_so_many_pairs():

@@ -18,7 +18,7 @@ from samekind.evaluation import (
     write_report,
 )
 from samekind.evaluation import evaluating as module
-from samekind.evaluation.class_pairs import MOST_PARTNERS
+from samekind.evaluation.class_pairs import MOST_SAMPLES
 
 
 def sample(n=80, n_classes=10, width=4, seed=0):
@@ -107,7 +107,8 @@ def test_calibration_is_compared_with_what_is_observed():
     i, _, distances, same = all_pairs(codes, labels)
     assert found.threshold == calibration.threshold
     predicted = calibration.probability(distances)
-    w = np.where(same, MOST_PARTNERS / np.maximum(np.bincount(labels)[labels[i]] - 1, MOST_PARTNERS), 1.0)
+    sizes, most = np.bincount(labels)[labels[i]], MOST_SAMPLES * (MOST_SAMPLES - 1)
+    w = np.where(same, most / np.maximum(sizes * (sizes - 1), most), 1.0)
     w = np.where(same, w / w[same].sum(), 1 / (~same).sum())
     for tenth in found.tenths:
         number = min(int(10 * tenth.predicted), 9)

@@ -11,8 +11,9 @@ import numpy as np
 from samekind.cli.described import describe_store, store_facts
 from samekind.cli.frontend import FrontEnd
 from samekind.extraction import extract, mirror_means, with_roots
-from samekind.images.align import Frame, read_landmarks
+from samekind.images.align import Frame
 from samekind.images.extractor import Extractor
+from samekind.images.landmarks import read_landmarks
 from samekind.images.listing import ImageFile, list_images
 from samekind.images.load import ImageError, load_image
 from samekind.store import DiskStore, Family, StoreWriter

@@ -21,10 +21,10 @@ from samekind.images.align import (
     fitted_frame,
     percent_holding,
     picture_size,
-    read_landmarks,
     similarity,
     smooth,
 )
+from samekind.images.landmarks import read_landmarks
 from samekind.images.load import ImageError, LoadedImage, load_image
 
 SAMPLE = Path(__file__).parents[3] / "shared" / "data" / "lfw-original-sample"

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from samekind.images import detect
-from samekind.images.align import Frame, align_by_points, aligner_from, read_landmarks, smooth
+from samekind.images.align import Frame, align_by_points, aligner_from, smooth
 from samekind.images.detect import DetectAlignment, find_faces
+from samekind.images.landmarks import read_landmarks
 from samekind.images.load import ImageError, LoadedImage, load_image
 
 SAMPLE = Path(__file__).parents[3] / "shared" / "data" / "lfw-original-sample"

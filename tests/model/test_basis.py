@@ -535,11 +535,11 @@ def test_a_file_of_version_4_that_lacks_some_of_its_groups_is_refused(lost, tmp_
 
 
 def test_a_file_that_lacks_a_part_of_its_basis_is_refused(tmp_path):
-    from samekind.model.metric import _arrays, _notes
+    from samekind.model.saved import arrays_of, notes_of
 
     metric = metric_over()
-    tensors = {name: np.array(array) for name, array in _arrays(metric).items()}
-    notes = {"format": "samekind.metric", "format_version": 5} | _notes(metric)
+    tensors = {name: np.array(array) for name, array in arrays_of(metric).items()}
+    notes = {"format": "samekind.metric", "format_version": 5} | notes_of(metric)
     (tmp_path / "m").write_bytes(sealed(tensors, notes))
     assert Metric.load(tmp_path / "m") == metric
     for name in tensors.keys() - {"components"}:

@@ -8,9 +8,9 @@ import pytest
 
 from samekind import Metric
 from samekind.kernels.similarity import offset_distances
-from samekind.model import metric as metric_module
 from samekind.model.basis import Basis
 from samekind.model.calibration import Calibration
+from samekind.model.saved import arrays_of, notes_of
 from samekind.model.similarity import Similarity
 from tests.model import files
 
@@ -203,6 +203,6 @@ def test_the_text_of_a_metric_names_the_term():
 
 def test_files_of_version_5_are_still_read(tmp_path):
     plain = metric(similarity=None, threshold=2.0)
-    notes = {"format": "samekind.metric", "format_version": 5, **metric_module._notes(plain)}
-    (tmp_path / "model").write_bytes(files.sealed(metric_module._arrays(plain), notes))
+    notes = {"format": "samekind.metric", "format_version": 5, **notes_of(plain)}
+    (tmp_path / "model").write_bytes(files.sealed(arrays_of(plain), notes))
     assert Metric.load(tmp_path / "model") == plain

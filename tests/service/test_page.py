@@ -23,8 +23,6 @@ CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 pytestmark = [
     pytest.mark.slow,
-    # In two full runs one test each waited in vain for an answer that comes when it is run again: not understood yet.
-    pytest.mark.flaky(reruns=2),
     pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium: apt-get install chromium"),
 ]
 PHONE = {"width": 360, "height": 740}
@@ -153,6 +151,22 @@ def test_a_picture_may_be_dropped_or_pasted(service, visit, home):
             page.locator("[data-slot=a] .shown[alt*='44 by 60']").wait_for()
     page.locator("#why-title").wait_for()
     assert page.locator(".answer strong").inner_text() == "Same"
+
+
+def test_a_picture_may_be_chosen_before_the_service_has_said_what_it_takes(service, visit, home):
+    page = visit(service, address=service.url)
+    page.locator("#sign-in").wait_for()
+    held, free = [], []
+    page.route("**/api/info", lambda route: route.continue_() if free else held.append(route))
+    page.goto(service.link)
+    put(page, "a", home.picture(0, 0))
+    put(page, "b", home.picture(0, 1))
+    page.wait_for_timeout(300)
+    assert [page.locator(f"[data-slot={slot}] .problem").text_content() for slot in "ab"] == ["", ""]
+    free.append(True)
+    for route in held:
+        route.continue_()
+    page.locator("#why-title").wait_for()
 
 
 def test_the_nearest_entries_are_shown(service, visit, home):
@@ -370,6 +384,8 @@ def test_a_phone_shows_all_of_it(service, visit, home):
 
 def test_the_keyboard_is_enough(service, visit, home):
     page = visit(service)
+    # Heard from the start: to begin listening and to press a key reach the browser by different ways, in any order.
+    page.on("filechooser", lambda chooser: None)
     page.locator("#work").wait_for()
 
     def tab_to(name, most=25):

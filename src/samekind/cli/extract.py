@@ -47,7 +47,7 @@ def extract(
     Example: samekind extract people.csv people.store --align detect --several largest --regions 2000
     """
     from samekind.extraction import extract as extract_into
-    from samekind.images.align import read_landmarks
+    from samekind.images.landmarks import read_landmarks
     from samekind.images.listing import list_images
     from samekind.images.load import ImageError
     from samekind.store import DiskStore

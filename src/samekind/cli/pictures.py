@@ -51,7 +51,7 @@ def landmarks_for(path: Path | None, pictures: Mapping[str, Path]) -> dict[str, 
     """Landmarks of single pictures by their name here: of the line that names most of the picture's path."""
     if path is None:
         return None
-    from samekind.images.align import read_landmarks
+    from samekind.images.landmarks import read_landmarks
 
     landmarks = read_landmarks(path)
     found = {}

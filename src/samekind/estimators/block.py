@@ -67,7 +67,7 @@ class SparseBlockMetric(MetricLearner):
     search : "auto", "fast" or "exact"
         "exact" scores every group over all pairs in each round and solves its block on all pairs, as the paper does.
         "fast" scores groups by a sketch of the weights, the leaders exactly, and solves blocks on samples of the pairs;
-        `history_` records its errors. "auto": fast for more than 300 groups.
+        `history_` records its errors. "auto": fast for more than 100 groups.
     max_iter, tol : int, float
         Of each round's block: iterations at most, and the relative distance from its optimum at which it ends.
     memory_budget : int or str

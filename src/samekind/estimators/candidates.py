@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 SHORT_CODE = 150  # numbers, as in the paper
 PRINCIPAL = {"zero": 600, "identity": 300}  # directions that step 2 learns on at the most, by its ridge's target
 DIRECTIONS_SHRINKAGE = 0.3  # of the two-covariance model whose directions are added to codes
-MANY_SAMPLES = 2_000  # from so many on, fewer ridges are tried
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,6 @@ class CandidateGrid:
     joint: JointMetric
     n_components: int | Literal["auto"] | None
     principal: int | Literal["auto"] | None
-    n_samples: int
     plain_by_rule: bool  # whether plain distance counts too where nothing can be chosen
     comparisons: tuple[CompareBy, ...]  # what codes may be compared by
     similarity: TwoCovariance
@@ -65,7 +63,6 @@ class CandidateGrid:
             joint,
             joint.n_components,
             estimator.principal,
-            len(data.y),
             _plain_by_rule(estimator, data),
             _comparisons(estimator),
             estimator._similarity,
@@ -84,7 +81,7 @@ class CandidateGrid:
         given, target = self.joint.ridge, self.joint.target
         made: list[Candidate] = []
         if target in ("auto", "identity"):
-            path = (PATH[1::2] if self.n_samples > MANY_SAMPLES else PATH) if given == "auto" else (given,)
+            path = PATH if given == "auto" else (given,)
             made += [replace(base, target="identity", ridge=ridge, n_components=self._n_components()) for ridge in path]
         if target in ("auto", "zero"):
             ridges = [(None, 8.0), (None, 1.0)] if given == "auto" else [(given, 1.0)]

@@ -2,7 +2,8 @@
 
     CrossFitting.choose   each candidate on each fold  ->  the best of them
       Fold                step 1 on the other classes  ->  codes of the classes left out, under a candidate
-    CrossFitting.codes_to_calibrate_on                 ->  the same codes, in the scale of the final metric
+    CrossFitting.add_folds   the best one on more folds
+    CrossFitting.codes_to_calibrate_on                 ->  codes of all folds, in the scale of the final metric
 
 `tuning` says what a candidate is, how folds are made and which trial is the best.
 """
@@ -40,9 +41,10 @@ Split = tuple[IntArray, IntArray]  # places to learn from, places left out
 class CrossFitting:
     """Candidates tried on classes left out."""
 
-    def __init__(self, steps: TwoSteps, splits: Sequence[Split]):
+    def __init__(self, steps: TwoSteps, splits: Sequence[Split], more: Sequence[Split] = ()):
         self.steps = steps
         self.splits = splits
+        self.more = more  # to calibrate on alone
         self.candidates = steps.candidates
         self.folds: list[Fold] = []
         self.trials: list[Trial] = []
@@ -117,6 +119,17 @@ class CrossFitting:
                 self.plain.append(fold.plain_score())
             fold.judge(candidate, made)
         return made, made.trials()
+
+    def add_folds(self, left_out: LeftOut | None) -> None:
+        """Codes of the classes left out in more folds, under the candidate that was chosen."""
+        if left_out is None:
+            return
+        for number, split in enumerate(self.more, len(self.splits) + 1):
+            fold = Fold(self.steps, number, *split)
+            if fold.basis is None or self.steps.stopped:
+                return
+            self.steps.resources.listeners.begin(Stage("calibration", fold.resources.part))
+            fold.judge(left_out.candidate, left_out)
 
     @property
     def fallback(self) -> Basis | None:

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
+from samekind.compute.memory import parse_bytes
 from samekind.estimators.base import MetricLearner
 from samekind.estimators.block import SparseBlockMetric
 from samekind.estimators.candidates import CandidateGrid
@@ -23,11 +24,11 @@ from samekind.estimators.progress import Listeners
 from samekind.estimators.resume import snapshots_for
 from samekind.estimators.schedule import stages_of_final_fit, stages_of_fit
 from samekind.estimators.similarity import TwoCovariance
-from samekind.estimators.steps import JointSolution, Resources, convergence_message
+from samekind.estimators.steps import COPY_SHARE, JointSolution, Resources, convergence_message
 from samekind.estimators.time_left import Stage
-from samekind.estimators.tuning import LeftOut, Trial, class_folds
+from samekind.estimators.tuning import LeftOut, Trial, class_folds, more_folds
 from samekind.estimators.two_steps import Learned, TwoSteps
-from samekind.estimators.use import as_learned_from, groups_with_mirror
+from samekind.estimators.use import as_learned_from, copied_if_small, groups_with_mirror
 from samekind.estimators.validation import check_callback, check_choice, check_count, check_cv, check_number
 from samekind.events import Event
 from samekind.kernels.lengths import Normalise
@@ -92,11 +93,11 @@ class EnsembleMetric(MetricLearner):
     cv : "auto", int, float or None
         Cross-fitting over classes: settings that are "auto" are chosen, and `metric_.calibration` is learned, on
         classes that took no part in the learning of the metric that judges them. An int: so many folds of classes; a
-        share: one fold; None: neither is done. "auto": three folds, one fold of a fifth of the classes for more than
-        2,000 samples, none for fewer than four classes; for fewer than six nothing is chosen, only calibrated, and on
-        arrays the metric is the mean of step 1's and of plain Euclidean distance over all features, unless
-        `max_groups`, `normalise_groups`, `weigh` or settings of step 2 are given. What is returned is learned from all
-        classes.
+        share: one fold; None: neither is done. "auto": three folds, none for fewer than four classes; with more than
+        2,000 samples one fold of a fifth of the classes to choose on, and two more of that size to calibrate on. With
+        fewer than six classes nothing is chosen, only calibrated, and on arrays the metric is the mean of step 1's and
+        of plain Euclidean distance over all features, unless `max_groups`, `normalise_groups`, `weigh` or settings of
+        step 2 are given. What is returned is learned from all classes.
     memory_budget, random_state, checkpoint, n_jobs, verbose, callback
         As in `SparseBlockMetric`, for both steps. A callback that returns True ends the running step; where that is
         step 1, step 2 is left out and the metric is that of step 1, or of step 1 on a fold where nothing else is there.
@@ -210,16 +211,19 @@ class EnsembleMetric(MetricLearner):
         """
         X, y, rows = self._checked_data(X, y, rows)
         self._check_parameters()
+        X = copied_if_small(X, int(parse_bytes(self.memory_budget) * COPY_SHARE))
         data = TrainingData.from_samples(as_learned_from(X, self.mirror), y, rows, self.feature_groups)
         families = self._families(data)
         with Listeners(self.verbose, self.callback) as listeners:
             with single_threaded_blas():
                 resources = Resources.from_estimator(self, listeners).kept_in(snapshots_for(self, data, families))
                 steps = TwoSteps(self, data, families, resources, CandidateGrid.from_estimator(self, data))
-                fitting = CrossFitting(steps, class_folds(data.y, self.cv, resources.seed))
-                listeners.plan(stages_of_fit(steps, fitting.splits))
+                folds, more = (of(data.y, self.cv, resources.seed) for of in (class_folds, more_folds))
+                fitting = CrossFitting(steps, folds, more)
+                listeners.plan(stages_of_fit(steps, folds, more))
                 chosen, left_out = fitting.choose()
-                listeners.plan(stages_of_final_fit(steps, chosen.candidate, fitting.splits))
+                listeners.plan(stages_of_final_fit(steps, chosen.candidate, folds, more))
+                fitting.add_folds(left_out)
                 learned = steps.learn(chosen.candidate, chosen.normalise, fitting.fallback)
             listeners.begin(Stage("calibration"))
             if listeners.stopped and learned.joint is None:  # codes of another metric cannot calibrate that of step 1

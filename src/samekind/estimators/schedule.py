@@ -37,8 +37,11 @@ SHORTENING = 25  # flops to cut codes to a length, for the cube of that of step 
 RANK = 0.6  # of the block of a group that step 1 chooses, as a share of the group's dimensions
 
 
-def stages_of_fit(steps: TwoSteps, splits: Sequence[tuple[IntArray, IntArray]]) -> list[Stage]:
-    """All stages: step 1 on each fold, candidates on each fold, and the final fit."""
+Splits = Sequence[tuple[IntArray, IntArray]]
+
+
+def stages_of_fit(steps: TwoSteps, splits: Splits, more: Splits = ()) -> list[Stage]:
+    """All stages: step 1 on each fold, candidates on each fold, what is calibrated on more folds, and the final fit."""
     stages = []
     for number, (places, _) in enumerate(splits, 1):
         stages += _selection(steps, steps.data.part(places), f"fold {number}")
@@ -50,18 +53,21 @@ def stages_of_fit(steps: TwoSteps, splits: Sequence[tuple[IntArray, IntArray]]) 
         work = _joint(steps, candidates[at], learned) + _judging(steps, min(held, JUDGED))
         stages.append(Stage("choice", f"fold {fold + 1}", None, work, number + 1, total, _solver(candidates[at])))
     likely = next((each for each in candidates if splits and each.target == "identity"), steps.candidates.by_rule())
-    return [*stages, *stages_of_final_fit(steps, likely, splits)]
+    return [*stages, *stages_of_final_fit(steps, likely, splits, more)]
 
 
-def stages_of_final_fit(
-    steps: TwoSteps, candidate: Candidate, splits: Sequence[tuple[IntArray, IntArray]]
-) -> list[Stage]:
-    """Both steps on all samples, with the candidate that was chosen, and the calibration."""
-    n = len(steps.data.y)
+def stages_of_final_fit(steps: TwoSteps, candidate: Candidate, splits: Splits, more: Splits = ()) -> list[Stage]:
+    """The candidate that was chosen on more folds, both steps on all samples with it, and the calibration."""
+    stages, n = [], len(steps.data.y)
+    for number, (places, held) in enumerate(more, len(splits) + 1):
+        part = f"fold {number}"
+        work = _joint(steps, candidate, len(places)) + _judging(steps, min(len(held), JUDGED))
+        stages += _selection(steps, steps.data.part(places), part)
+        stages.append(Stage("calibration", part, None, work, solver=_solver(candidate)))
     joint = Stage("joint", work=_joint(steps, candidate, n), solver=_solver(candidate))
-    pairs = sum(min(len(held), JUDGED) ** 2 for _, held in splits)
+    pairs = sum(min(len(held), JUDGED) ** 2 for _, held in [*splits, *more])
     calibration = Stage("calibration", work=_reading(steps, n) + CALIBRATING[0] + CALIBRATING[1] * pairs)
-    return [*_selection(steps, steps.data, ""), joint, calibration]
+    return [*stages, *_selection(steps, steps.data, ""), joint, calibration]
 
 
 def _selection(steps: TwoSteps, data: TrainingData, part: str) -> list[Stage]:

@@ -29,12 +29,13 @@ CompareBy = Literal["distance", "similarity", "sum"]
 
 FEWEST_CLASSES = 4  # of two samples or more: below, none can be left out
 FEWEST_TO_CHOOSE = 6  # with fewer, what is best on those left out is chance; from so many on there are three folds
-MANY_SAMPLES = 2_000  # from so many on, one fold is enough to choose on, and several cost too much
+MANY_SAMPLES = 2_000  # from so many on, one fold is enough to choose on, and candidates on several cost too much
 LEFT_OUT = 0.2  # share of the classes in a single fold
+CALIBRATED_ON = 3  # folds of that share that calibrate distances: the classes of one are too few for probabilities
 NEGLIGIBLE = 0.002  # of the score: a simpler candidate that is worse by less is taken
 JUDGED = 3_000  # samples left out that are judged at the most
 
-PATH = (1.0, 0.1, 0.01, 0.001)  # ridges around step 1, largest first
+PATH = (0.1, 0.001)  # ridges around step 1, largest first; over two decades they differ little
 SHRINKAGES = (0.6, 0.3, 0.1)  # of the two-covariance model, largest first
 
 
@@ -174,6 +175,15 @@ def class_folds(y: NDArray[Any], cv: Any, seed: int) -> list[tuple[IntArray, Int
         folds = ClassKFold(max(2, round(1 / cv)), random_state=seed).split(y, y)
         return [next(iter(folds))]
     return list(ClassKFold(cv, random_state=seed).split(y, y))
+
+
+def more_folds(y: NDArray[Any], cv: Any, seed: int) -> list[tuple[IntArray, IntArray]]:
+    """Folds to calibrate on beside those of `class_folds`: where "auto" chooses on one fold of several."""
+    from samekind.evaluation import ClassKFold
+
+    if cv != "auto" or len(y) <= MANY_SAMPLES or len(class_folds(y, cv, seed)) != 1:
+        return []
+    return list(ClassKFold(round(1 / LEFT_OUT), random_state=seed).split(y, y))[1:CALIBRATED_ON]
 
 
 def n_paired_classes(y: NDArray[Any]) -> int:

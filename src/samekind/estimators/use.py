@@ -17,7 +17,7 @@ from samekind.kernels.flips import flip_free_codes
 from samekind.kernels.types import Array, IntArray, Mirror
 from samekind.model.basis import Basis
 from samekind.model.metric import Metric
-from samekind.store.views import MirrorMeansOf
+from samekind.store.views import CopyOf, MirrorMeansOf
 
 MAX_PLAIN = 1_500  # samples whose plain distances are held at once, N x N
 
@@ -85,6 +85,13 @@ def as_learned_from(X: Any, mirror: Mirror) -> Any:
     from samekind.extraction import mirror_means
 
     return mirror_means(X)
+
+
+def copied_if_small(X: Any, most: int) -> Any:
+    """A store that takes at most so many bytes, with a copy in memory; anything else as it is."""
+    if not isinstance(X, FeatureStore) or len(X) * int(X.group_sizes.sum()) * X.dtype.itemsize > most:
+        return X
+    return CopyOf(X)
 
 
 def groups_with_mirror(X: Any, mirror: Mirror) -> list[int]:

@@ -10,7 +10,7 @@ from samekind.losses import Loss, PairwiseLoss, TripletLoss
 from samekind.losses.pairwise import Balance
 from samekind.store import FeatureGroups
 
-FEW_GROUPS = 300  # up to so many, all are scored exactly in every round
+FEW_GROUPS = 100  # up to so many, all are scored exactly in every round
 AROUND_IDENTITY = 0.1  # ridge of step 2 around the identity
 MANY_SAMPLES = 8_000  # from so many on, step 2 starts on a sample
 

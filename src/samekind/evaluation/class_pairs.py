@@ -26,7 +26,7 @@ FloatArray = NDArray[np.float64]
 ClassArray = NDArray[np.int32]
 
 MAX_PAIRS = 5_000_000  # of either kind
-MOST_PARTNERS = 10  # of a sample in its class that count in full
+MOST_SAMPLES = 10  # a class counts for no more than one of so many samples
 _CELLS = 2_000_000  # of a tile of distances: 16 MB, twice that at worst
 _ROWS = 8192  # pairs compared at a time where they fill no tile
 
@@ -68,12 +68,10 @@ class BothKinds:
         """Weights of the same-class pairs for which no class counts for too much: 1, and less in large classes.
 
         A class of n samples has n (n - 1) / 2 pairs, so that one large class can outweigh hundreds of small ones. Here
-        each sample counts with `MOST_PARTNERS` partners at the most: in a larger class a pair has the weight
-        `MOST_PARTNERS` / (n - 1), and the class counts by its samples.
+        all pairs of a larger class together weigh as much as those of a class of `MOST_SAMPLES` samples.
         """
-        pairs, samples = (self.sizes * (self.sizes - 1)).sum(axis=0), self.sizes.sum(axis=0)
-        partners = np.maximum(pairs / samples, MOST_PARTNERS)  # of a sample, on average over parts
-        return np.asarray(MOST_PARTNERS / partners[self.same.first])
+        pairs, most = (self.sizes * (self.sizes - 1) // 2).sum(axis=0), MOST_SAMPLES * (MOST_SAMPLES - 1) / 2
+        return np.asarray(most / np.maximum(pairs, most)[self.same.first])
 
 
 def class_pairs(

@@ -7,12 +7,12 @@ import operator
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeAlias, get_args
+from typing import Literal, Protocol, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from samekind.images.listing import check_once, file_column, read_table
+from samekind.images.landmarks import Landmarks, read_landmarks
 from samekind.images.load import ImageError, LoadedImage, _kind, _orientation
 from samekind.kernels.types import BoolArray, IntArray
 
@@ -20,7 +20,6 @@ Floats32: TypeAlias = NDArray[np.float32]
 Floats64: TypeAlias = NDArray[np.float64]
 Method: TypeAlias = Literal["none", "landmarks", "detect"]
 Several: TypeAlias = Literal["error", "largest"]
-Landmarks: TypeAlias = Mapping[str, NDArray[Any]]
 
 # Left eye, right eye, mouth centre (x, y) in a crop of 110 x 150: medians of the points that `detect.find_faces` gives
 # in the central crops of 221 LFW-a images (every 60th), to half a pixel. So crops of LFW-a and ours agree.
@@ -32,7 +31,6 @@ _SMALLEST_SCALE = 0.5
 _PERCENT_HELD, _LEAST_FITTED = 98, 24
 # Where Pillow finds the orientation; it would decode a PNG that has none of these to look behind its pixels.
 _ORIENTED = {"exif", "Raw profile type exif", "xmp", "XML:com.adobe.xmp"}
-_FARTHEST = 1e6  # pixel that a landmark may lie at
 _LYING = range(5, 9)  # orientations that swap width and height
 
 
@@ -281,58 +279,6 @@ def smooth(picture: Floats32, sigma: float) -> Floats32:
     size = 2 * math.ceil(4 * sigma) + 1
     smoothed = cv2.GaussianBlur(picture, (size, size), sigma, borderType=cv2.BORDER_REFLECT_101)
     return np.asarray(smoothed, dtype=np.float32)
-
-
-def read_landmarks(path: str | os.PathLike[str]) -> dict[str, Floats64]:
-    """Left eye, right eye and mouth centre (3, 2) of each image in a CSV, by the image's name.
-
-    Columns: ``image`` (or ``file``, ``path``), ``left_eye_x``, ``left_eye_y``, ``right_eye_x``, ``right_eye_y``, and
-    the mouth as ``mouth_x``, ``mouth_y`` or as ``left_mouth_x`` ... ``right_mouth_y``, whose middle is taken; others
-    are ignored. Pixels of the upright picture, the centre of the first being (0, 0). Some call the person's left
-    eye left, some the picture's: here the eye with the smaller x is the left one, whatever its column.
-    """
-    header, rows = read_table(path)
-    column, mouths = file_column(path, header), _mouth_columns(path, header)
-    landmarks: dict[str, Floats64] = {}
-    lines: dict[str, int] = {}
-    for row in rows:
-        name = row.fields[column]
-        check_once(path, lines, name, name, row.line)
-        where = f"{os.fspath(path)}, line {row.line}"
-        left, right = sorted(_point(where, row.fields, eye) for eye in ("left_eye", "right_eye"))
-        mouth = np.mean([_point(where, row.fields, each) for each in mouths], axis=0)
-        landmarks[name] = np.array([left, right, mouth])
-    return landmarks
-
-
-def _mouth_columns(path: str | os.PathLike[str], header: list[str]) -> tuple[str, ...]:
-    def missing(*points: str) -> list[str]:
-        return [f"{point}_{axis}" for point in points for axis in "xy" if f"{point}_{axis}" not in header]
-
-    eyes, corners = missing("left_eye", "right_eye"), missing("left_mouth", "right_mouth")
-    if not eyes and not missing("mouth"):
-        return ("mouth",)
-    if eyes or corners:
-        raise ValueError(
-            f"{os.fspath(path)} lacks the columns {', '.join(eyes + corners)}; it has: {', '.join(header)}. Needed are "
-            "image, left_eye_x, left_eye_y, right_eye_x, right_eye_y, and mouth_x, mouth_y (or left_mouth_x, "
-            "left_mouth_y, right_mouth_x, right_mouth_y)."
-        )
-    return ("left_mouth", "right_mouth")
-
-
-def _point(where: str, fields: Mapping[str, str], point: str) -> tuple[float, float]:
-    return _number(where, fields, f"{point}_x"), _number(where, fields, f"{point}_y")
-
-
-def _number(where: str, fields: Mapping[str, str], column: str) -> float:
-    try:
-        number = float(fields[column])
-    except ValueError:
-        number = math.nan
-    if not abs(number) <= _FARTHEST:
-        raise ValueError(f"{where}: {column} must be a number of pixels, but is {fields[column]!r:.60}.")
-    return number
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,9 +8,10 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from samekind.images.align import Aligner, Frame, Landmarks, Method, Several, aligner_from
+from samekind.images.align import Aligner, Frame, Method, Several, aligner_from
 from samekind.images.covariance import Covariance
 from samekind.images.description import PartDescription, check_regions, read_description
+from samekind.images.landmarks import Landmarks
 from samekind.images.levels import BASE, FamilyName, Level, margin_for
 from samekind.images.load import ImageError, LoadedImage, load_image
 from samekind.images.regions import DEFAULT_COUNT, Region, enumerate_regions, mirror_places, mirrored_regions

@@ -38,8 +38,8 @@ def project_trace_ball(A: Matrix, bound: float) -> Matrix:
         return A
     values, vectors = eigh(A)
     capped = project_capped_simplex(values, bound)
-    kept = capped > 0
-    half = vectors[:, kept] * np.sqrt(capped[kept])
+    first = int(capped.searchsorted(0.0, "right"))  # eigenvalues rise
+    half = vectors[:, first:] * np.sqrt(capped[first:])
     return half @ half.T
 
 

@@ -20,7 +20,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from samekind.feature_store import FeatureStore
 from samekind.files import write_whole
-from samekind.images.description import read_description
 from samekind.kernels.flips import flip_free_distances
 from samekind.kernels.lengths import NORMALISATIONS, Normalise, normalised
 from samekind.kernels.similarity import offset_distances, split_codes
@@ -38,8 +37,8 @@ from samekind.model.fields import (
     finite_floats,
 )
 from samekind.model.file import ADVICE, ModelFileError, content_digest, read_model, to_bytes
+from samekind.model.saved import NOT_OF_CODES, arrays_of, fields_from_file, notes_of
 from samekind.model.similarity import Similarity
-from samekind.schema import checked_record
 
 if TYPE_CHECKING:
     from samekind.images.extractor import Extractor
@@ -49,10 +48,6 @@ if TYPE_CHECKING:
 Attribute: TypeAlias = str | int | float | bool | list[Any] | dict[str, Any] | None
 
 __all__ = ["Metric", "ModelFileError"]
-
-_USAGE = ("normalise", "mirror", "threshold", "extractor", "attributes")
-_OF_BASIS = ("n_features", "groups", "normalise", "weigh", "feature_names")
-_NOT_OF_CODES = ("threshold", "calibration", "attributes")  # notes that say how codes are judged, or who made them
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -403,20 +398,22 @@ class Metric:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a safetensors file, whole or not at all; equal metrics give equal bytes."""
-        write_whole(path, to_bytes(_arrays(self), _notes(self)))
+        write_whole(path, to_bytes(arrays_of(self), notes_of(self)))
 
     @property
     def fingerprint(self) -> str:
         """A digest of what codes depend on: equal for models whose codes may be compared with each other."""
-        notes = {name: value for name, value in _notes(self).items() if name not in _NOT_OF_CODES and value is not None}
-        return content_digest(_arrays(self), notes)
+        notes = {
+            name: value for name, value in notes_of(self).items() if name not in NOT_OF_CODES and value is not None
+        }
+        return content_digest(arrays_of(self), notes)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Metric:
         """Read what `save` wrote, now or in an earlier version; `ModelFileError` if any byte is not as written."""
         arrays, notes = read_model(path)
         try:
-            return _from_file(arrays, notes)
+            return cls(**fields_from_file(arrays, notes))
         except KeyError as error:
             raise ModelFileError(f"{os.fspath(path)}: the file lacks {error}. {ADVICE}") from error
         except (ValueError, TypeError) as error:
@@ -427,12 +424,12 @@ class Metric:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Metric):
             return NotImplemented
-        mine, others = _arrays(self), _arrays(other)
+        mine, others = arrays_of(self), arrays_of(other)
         return (
             mine.keys() == others.keys()
             and all(mine[name].dtype == others[name].dtype for name in mine)
             and all(np.array_equal(mine[name], others[name]) for name in mine)
-            and _notes(self) == _notes(other)
+            and notes_of(self) == notes_of(other)
         )
 
     def __hash__(self) -> int:
@@ -499,72 +496,3 @@ def _squared_lengths(first: Floats, second: Floats | float = 0.0) -> Floats:
     with np.errstate(over="ignore", invalid="ignore"):
         between = first - second
         return checked_finite("distances", np.einsum("ij,ij->i", between, between))
-
-
-def _arrays(metric: Metric) -> dict[str, NDArray[Any]]:
-    arrays = {f"basis.{name}": array for name, array in metric.basis.arrays().items()}
-    if metric.components is not None:
-        arrays |= {"components": metric.components}
-    if metric.similarity is not None:
-        arrays |= {f"similarity.{name}": array for name, array in metric.similarity.arrays().items()}
-    return arrays
-
-
-def _notes(metric: Metric) -> dict[str, Any]:
-    return {
-        "basis": metric.basis.notes(),
-        "normalise": metric.normalise,
-        "mirror": metric.mirror,
-        "threshold": metric.threshold,
-        "calibration": None if metric.calibration is None else metric.calibration.to_json(),
-        "extractor": None if metric.extractor is None else dict(metric.extractor),
-        "attributes": dict(metric.attributes),
-    }
-
-
-def _from_file(arrays: dict[str, NDArray[Any]], notes: dict[str, Any]) -> Metric:
-    if notes.get("extractor") is not None:
-        read_description(notes["extractor"])
-    if notes["format_version"] < 5:
-        return _from_earlier_file(arrays, notes)
-    checked_record(notes, "The file", ("format", "format_version", "basis", "calibration", *_USAGE))
-    basis = checked_record(notes["basis"], "basis", _OF_BASIS)
-    similarity, calibration = _named("similarity.", arrays), notes["calibration"]
-    return Metric(
-        Basis(**_named("basis.", arrays), **basis),
-        arrays.get("components"),
-        calibration=None if calibration is None else Calibration.from_json(calibration),
-        **{name: notes[name] for name in _USAGE},
-        similarity=Similarity(**similarity) if similarity else None,
-    )
-
-
-def _named(prefix: str, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
-    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
-
-
-def _from_earlier_file(arrays: dict[str, NDArray[Any]], notes: dict[str, Any]) -> Metric:
-    """Versions 1 to 4: components over columns, or, in version 4, over the normalised features of groups."""
-    shared = {
-        "columns": arrays["columns"],
-        "mean": arrays.get("mean"),
-        "n_features": notes["n_features"],
-        "groups": notes["groups"],
-        "feature_names": notes["feature_names"],
-    }
-    by = notes.get("normalise_groups")
-    if by is not None:
-        missing = [name for name in ("group_values", "group_rows", "group_columns") if name not in arrays]
-        if missing:
-            raise ValueError("its groups are normalised, but what they are is missing.")
-        rows = arrays["group_rows"]
-        blocks = {"values": arrays["group_values"], "rows": rows, "owners": arrays["group_columns"]}
-        shared |= blocks | {"eigenvalues": np.ones(len(rows)), "normalise": by}
-    return Metric(
-        Basis(**shared),
-        arrays["components"],
-        normalise=notes.get("normalise", "none"),
-        threshold=notes["threshold"],
-        extractor=notes.get("extractor"),
-        attributes=notes["attributes"],
-    )

@@ -14,6 +14,8 @@ from samekind.kernels.types import IntArray, full_lanes
 from samekind.store.base import centred
 from samekind.store.whiten import WhitenedStore
 
+KEPT_BYTES = 2**25  # all groups of a small store are kept, centred
+
 
 class Stack(NamedTuple):
     """Some groups: the j-th is `Z[j] @ maps[j]`, without maps Z[j]; both with zeros up to equal widths."""
@@ -37,6 +39,8 @@ class Sources:
         self.raw = store.raw if isinstance(store, WhitenedStore) else store
         self.rows = rows
         self._local = threading.local()
+        small = self.largest * len(self.raw.group_sizes) <= KEPT_BYTES
+        self._kept = self._stacked(np.arange(len(self.raw.group_sizes))) if self.whitening is None and small else None
 
     @property
     def largest(self) -> int:
@@ -46,6 +50,9 @@ class Sources:
     def of(self, groups: Sequence[int]) -> Stack:
         """Some groups, at least one, in a buffer of this thread."""
         named = np.asarray(groups, dtype=np.intp)
+        return self._stacked(named) if self._kept is None else Stack(self._kept.Z[named], None)
+
+    def _stacked(self, named: IntArray) -> Stack:
         numbers = named if self.whitening is None else self.whitening.groups[named]
         sizes = self.raw.group_sizes[numbers].tolist()
         n, width = len(self.rows), full_lanes(max(sizes))

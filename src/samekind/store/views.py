@@ -1,4 +1,4 @@
-"""Views of a store: some of its samples, some of its feature groups, roots of its numbers, means of mirror images."""
+"""Views of a store: some samples, some feature groups, a copy in memory, roots of numbers, means of mirror images."""
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from samekind.feature_store import FeatureStore
 from samekind.kernels.types import Array, BoolArray, IntArray
+from samekind.store.array import GroupArrays
 
 
 class _View(FeatureStore):
@@ -157,6 +158,27 @@ class _AllGroups(_AllSamples):
     @property
     def families(self) -> Mapping[str, Sequence[int]] | None:
         return self.store.families
+
+
+class CopyOf(_AllGroups):
+    """A store whose panels come from a copy in memory, for one that is small and read again and again."""
+
+    def __init__(self, store: FeatureStore):
+        self.store = store
+        self._copy = GroupArrays.copied(store)
+
+    @property
+    def can_stack(self) -> bool:
+        return False
+
+    def panel(self, groups: Sequence[int], rows: IntArray) -> Array:
+        return self._copy.panel(groups, rows)
+
+    def read_ahead(self, groups: Sequence[int]) -> None:
+        return None
+
+    def content_digest(self) -> str | None:
+        return self.store.content_digest()
 
 
 class RootsOf(_AllGroups):
