@@ -11,6 +11,7 @@ from samekind._version import __version__
 from samekind.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from samekind.compute.cluster import cluster
     from samekind.estimators import EnsembleMetric, JointMetric, SparseBlockMetric, TwoCovariance
     from samekind.extraction import extract
     from samekind.images.extractor import Extractor
@@ -31,6 +32,7 @@ __all__ = [
     "StoreError",
     "TwoCovariance",
     "__version__",
+    "cluster",
     "extract",
     "list_images",
 ]
@@ -38,6 +40,7 @@ __all__ = [
 __getattr__, __dir__ = lazy_names(
     __name__,
     {
+        "compute.cluster": ["cluster"],
         "estimators": ["EnsembleMetric", "JointMetric", "SparseBlockMetric", "TwoCovariance"],
         "extraction": ["extract"],
         "images.extractor": ["Extractor"],

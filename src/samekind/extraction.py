@@ -4,12 +4,16 @@ import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from samekind.images.align import Aligner, Frame, Several, fitted_frame, picture_size
+from samekind.compute.cluster import current_executor
+from samekind.compute.executor import Executor
+from samekind.compute.site import Site
+from samekind.images.align import Frame, Several, fitted_frame, picture_size
 from samekind.images.extractor import Extractor
 from samekind.images.landmarks import Landmarks
 from samekind.images.listing import ImageFile
@@ -18,9 +22,9 @@ from samekind.images.slbp import SoftLBP
 from samekind.kernels.types import IntArray
 from samekind.store import DiskStore, Family, FeatureStore, RootsOf, Shard, StoreWriter, shard_rows_for
 from samekind.store.views import MirrorMeansOf
-from samekind.threads import ThreadPool
 
 SHARD_BYTES = 512_000_000
+PICTURES_SENT = 8  # whose descriptors come back from a worker at once
 HALF = np.float16
 
 OnError = Literal["skip", "fail"]
@@ -39,6 +43,7 @@ def extract(
     n_jobs: int | None = None,
     progress: Progress = lambda done, total: None,
     shard_bytes: int = SHARD_BYTES,
+    compute: Executor | None = None,
 ) -> DiskStore:
     """Compute the descriptors of labelled pictures into a store; go on where an earlier run stopped, add what is new.
 
@@ -61,8 +66,11 @@ def extract(
         Called after each picture, with the numbers of this run.
     shard_bytes : int
         Descriptors that are held in memory before they are written; an interrupted run loses no more.
+    compute : executor or None
+        What `samekind.cluster` gives: then its workers read and describe the pictures, which they see at the same
+        paths; the store is written here. None: the cluster around, if there is one, or else threads.
     """
-    align = extractor.aligner(landmarks, several)
+    executor = current_executor(n_jobs, compute)
     by_name = {file.name: file for file in files}
     with StoreWriter.open(
         store,
@@ -76,13 +84,19 @@ def extract(
         _check_given(shards, by_name, store)
         writer.check_room()
         total, done = sum(len(shard.images) for shard in shards), 0
-        with ThreadPool(n_jobs) as pool:
-            for shard in shards:
-                work = _ShardWork(extractor, align, on_error, [by_name[name] for name, _ in shard.images])
-                for _ in pool.map(work.fill, range(len(shard.images))):
+        planned = [by_name[name] for shard in shards for name, _ in shard.images]
+        site = PictureSite(extractor, planned, landmarks, several, on_error)
+        start = 0
+        for shard in shards:
+            work, places = _ShardWork(extractor, len(shard.images)), range(start, start + len(shard.images))
+            size = PICTURES_SENT if executor.is_remote else 1
+            for at, pictures in executor.over_items(site, describe_on, places, size):
+                for each, picture in zip(at, pictures, strict=True):
+                    work.fill(each, picture)
                     done += 1
                     progress(done, total)
-                work.write(writer, shard)
+            work.write(writer, shard)
+            start = places.stop
     return DiskStore.open(store)
 
 
@@ -174,26 +188,42 @@ def _label(file: ImageFile) -> str:
     return file.label
 
 
-@dataclass
-class _ShardWork:
-    """Descriptors of a shard's pictures while they are computed, picture by picture, in any order."""
+@dataclass(frozen=True)
+class DescribedPicture:
+    """The descriptors of a picture, or why it has none."""
 
-    extractor: Extractor
-    align: Aligner
-    on_error: OnError
-    files: list[ImageFile]
-    skipped: dict[int, str] = field(default_factory=dict)
-    notes: dict[int, tuple[str, ...]] = field(default_factory=dict)
-    digests: dict[int, str] = field(default_factory=dict)
-    arrays: dict[str, NDArray[np.float16]] = field(init=False)
+    skipped: str | None = None
+    notes: tuple[str, ...] = ()
+    digest: str = ""
+    descriptors: Mapping[str, NDArray[np.float16]] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        self.arrays = {
-            part.name: np.zeros((len(part.regions), len(self.files), part.family.size), HALF)
-            for part in self.extractor.parts
-        }
 
-    def fill(self, at: int) -> None:
+class PictureSite(Site):
+    """Pictures, and how they are described: whoever sees them can do it."""
+
+    def __init__(
+        self,
+        extractor: Extractor,
+        files: Sequence[ImageFile],
+        landmarks: Landmarks | None,
+        several: Several,
+        on_error: OnError,
+        token: str | None = None,
+    ):
+        super().__init__(token)
+        self.recipe = extractor, files, landmarks, several, on_error
+        self.extractor = extractor
+        self.files = files
+        self.on_error = on_error
+        self.align = extractor.aligner(landmarks, several)
+        self.objective: Any = self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        extractor, files, *others = self.recipe
+        anywhere = [replace(file, path=Path(os.path.abspath(file.path))) for file in files]
+        return _picture_site, (extractor.to_json(), anywhere, *others, self.token)
+
+    def described(self, at: int) -> DescribedPicture:
         """Load, align and describe one picture."""
         file = self.files[at]
         try:
@@ -201,16 +231,52 @@ class _ShardWork:
         except ImageError as error:
             if self.on_error == "fail":
                 raise
-            self.skipped[at] = error.reason
+            return DescribedPicture(skipped=error.reason)
+        digest = hashlib.sha256(aligned.picture.tobytes()).hexdigest()[:32]
+        descriptors = {name: made.astype(HALF) for name, made in self.extractor.describe(aligned.picture).items()}
+        return DescribedPicture(None, aligned.notes, digest, descriptors)
+
+
+def _picture_site(extractor: Mapping[str, Any], *others: Any) -> PictureSite:
+    return PictureSite(Extractor.from_json(extractor), *others)
+
+
+def describe_on(site: PictureSite, places: Sequence[int]) -> list[DescribedPicture]:
+    """The pictures at these places of the site's files."""
+    if len(places) == 1:  # a thread's own
+        return [site.described(places[0])]
+    return list(Executor().map(site.described, places))
+
+
+@dataclass
+class _ShardWork:
+    """Descriptors of a shard's pictures while they are computed, picture by picture, in any order."""
+
+    extractor: Extractor
+    n_pictures: int
+    skipped: dict[int, str] = field(default_factory=dict)
+    notes: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    digests: dict[int, str] = field(default_factory=dict)
+    arrays: dict[str, NDArray[np.float16]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.arrays = {
+            part.name: np.zeros((len(part.regions), self.n_pictures, part.family.size), HALF)
+            for part in self.extractor.parts
+        }
+
+    def fill(self, at: int, picture: DescribedPicture) -> None:
+        if picture.skipped is not None:
+            self.skipped[at] = picture.skipped
             return
-        self.digests[at] = hashlib.sha256(aligned.picture.tobytes()).hexdigest()[:32]
-        if aligned.notes:
-            self.notes[at] = aligned.notes
-        for name, descriptors in self.extractor.describe(aligned.picture).items():
+        self.digests[at] = picture.digest
+        if picture.notes:
+            self.notes[at] = picture.notes
+        for name, descriptors in picture.descriptors.items():
             self.arrays[name][:, at] = descriptors
 
     def write(self, writer: StoreWriter, shard: Shard) -> None:
-        kept = [at for at in range(len(self.files)) if at not in self.skipped]
+        kept = [at for at in range(self.n_pictures) if at not in self.skipped]
         names = [name for name, _ in shard.images]
         writer.write(
             shard,

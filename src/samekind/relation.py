@@ -4,7 +4,7 @@ Samples are taken in class order (`order`), so that a class is a run of neighbou
 diagonal hold same-class pairs, and the rest need no mask at all. All pairs, and nothing of size N x N is stored.
 """
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -119,8 +119,14 @@ class Relation:
 
         `panels` is gone through once for each chunk of classes whose distances fit the budget. Rows are in class order.
         """
+        return replace(self, neighbors=self.neighbors_within(panels, k, memory_budget))
+
+    def neighbors_within(
+        self, panels: Iterable[Array], k: int, memory_budget: int, classes: Iterable[int] | None = None
+    ) -> IntArray:
+        """T(i) of the samples of some classes, or of all; -1 for the others."""
         neighbors = np.full((self.n_samples, min(k, int(self.class_sizes.max()) - 1)), -1, dtype=np.intp)
-        for blocks in self._class_chunks(memory_budget):
+        for blocks in self._class_chunks(memory_budget, None if classes is None else set(classes)):
             totals = [np.zeros((rows.stop - rows.start, cols.stop - cols.start)) for rows, cols in blocks]
             for panel in panels:
                 for total, (rows, cols) in zip(totals, blocks, strict=True):
@@ -130,16 +136,16 @@ class Relation:
                 total[own - rows.start, own - cols.start] = np.inf
                 _, places = smallest(total, min(k, cols.stop - cols.start - 1), cols.start)
                 neighbors[rows, : places.shape[1]] = places
-        return replace(self, neighbors=neighbors)
+        return neighbors
 
-    def _class_chunks(self, memory_budget: int) -> Iterable[list[tuple[slice, slice]]]:
+    def _class_chunks(self, memory_budget: int, classes: Container[int] | None) -> Iterable[list[tuple[slice, slice]]]:
         """Runs of (rows, the class's columns) whose float64 distances fit the budget."""
         room = memory_budget // 8
         chunk: list[tuple[slice, slice]] = []
         taken = 0
         ends = np.cumsum(self.class_sizes)
-        for size, end in zip(self.class_sizes.tolist(), ends.tolist(), strict=True):
-            if size < 2:
+        for number, (size, end) in enumerate(zip(self.class_sizes.tolist(), ends.tolist(), strict=True)):
+            if size < 2 or (classes is not None and number not in classes):
                 continue
             step = max(1, min(size, room // size))
             for start in range(end - size, end, step):

@@ -20,6 +20,14 @@ Result = TypeVar("Result")
 AHEAD = 2  # results per thread that are under way at once
 
 
+_limit: list[int | None] = [None]
+
+
+def limit_threads(n_threads: int | None) -> None:
+    """Count at most so many cores in this process: others on the machine have theirs."""
+    _limit[0] = n_threads
+
+
 class ThreadPool:
     """Calls functions in `n_jobs` threads, in the caller's own where that is one; a context manager.
 
@@ -89,6 +97,7 @@ def _in_order(
 def effective_threads(n_jobs: int | None) -> int:
     """None and -1 mean every core that this process may use, -2 all but one, and so on."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = min(cores, _limit[0] or cores)
     if n_jobs is None:
         return cores
     if n_jobs == 0:

@@ -75,7 +75,7 @@ def into_of(objective, source):
 
 
 def same_of(objective):
-    return lambda tile: objective.relation.tile(tile.rows, tile.cols).same
+    return lambda rows, cols: objective.relation.tile(rows, cols).same
 
 
 def both_ends(objective, source):

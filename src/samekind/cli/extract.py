@@ -9,7 +9,7 @@ import typer
 
 from samekind.cli.described import describe_store, reasons, say_store_lists, store_facts
 from samekind.cli.frontend import FrontEnd, FrontEndOptions
-from samekind.cli.options import LabelledImagesArgument, OnErrorOption, RunOptions, SeveralOption
+from samekind.cli.options import ClusterOptions, LabelledImagesArgument, OnErrorOption, RunOptions, SeveralOption
 from samekind.cli.output import MOST_SHOWN, counting, duration, plural, say, say_error, say_facts, say_json, say_list
 from samekind.cli.progress import interruptible
 
@@ -29,6 +29,7 @@ def extract(
     several: SeveralOption = "error",
     on_error: OnErrorOption = "skip",
     retry: Annotated[bool, typer.Option("--retry", help="Try files again that an earlier run skipped.")] = False,
+    computing: ClusterOptions,
     running: RunOptions,
 ) -> None:
     """Compute the descriptors of labelled pictures into a store, for `samekind fit`.
@@ -66,7 +67,11 @@ def extract(
         extractor = front_end.extractor_of(DiskStore.open(store))
     run = {"tried": 0}
     again = "Files already written are whole; the same command, run again, goes on where it stopped."
-    with interruptible(again), counting("Describing pictures", shown=not running.quiet) as count:
+    with (
+        interruptible(again),
+        counting("Describing pictures", shown=not running.quiet) as count,
+        computing.around(running.jobs),
+    ):
 
         def progress(done: int, total: int) -> None:
             run["tried"] = done

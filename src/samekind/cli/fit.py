@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from samekind.cli.described import describe_usage, distance_in_words, usage_facts
-from samekind.cli.options import LearnerOptions, MemoryOption, PresetOption, RunOptions
+from samekind.cli.options import ClusterOptions, LearnerOptions, MemoryOption, PresetOption, RunOptions
 from samekind.cli.output import (
     check_writable,
     duration,
@@ -63,6 +63,7 @@ def fit(
         ),
     ] = False,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of all that is drawn at random.")] = 0,
+    computing: ClusterOptions,
     running: RunOptions,
 ) -> None:
     """Learn from a store when two pictures show the same kind, and write it as a model.
@@ -83,9 +84,14 @@ def fit(
     With --checkpoint DIR a fit that was stopped, be it by Ctrl-C or killed, loses one round at most: the same command
     goes on with it. The folder may be deleted when the model is there.
 
+    With --scheduler ADDRESS the workers of a Dask cluster compute, with --workers N so many processes of this machine:
+    the model is the same, bit by bit.
+
     Example: samekind fit faces.store faces.safetensors --preset faces
 
     Example: samekind fit faces.store faces.safetensors --hold-out 0.2 --checkpoint faces.fit
+
+    Example: samekind fit faces.store faces.safetensors --scheduler tcp://10.0.0.1:8786 --checkpoint faces.fit
 
     Example: samekind fit parts.store small.safetensors --max-groups 20 --components 32 --set loss=triplet
     """
@@ -108,6 +114,7 @@ def fit(
         warnings.catch_warnings(record=True) as caught,
         interruptible(NOT_KEPT if checkpoint is None else f"{GOES_ON}, kept in {checkpoint}."),
         fit_progress(not running.quiet) as listen,
+        computing.around(running.jobs),
     ):
         warnings.simplefilter("always", UserWarning)
         made.set_params(callback=listen)

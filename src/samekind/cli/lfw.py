@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from samekind.cli import experiments as shared
-from samekind.cli.options import LearnerOptions, MemoryOption, RunOptions
+from samekind.cli.options import ClusterOptions, LearnerOptions, MemoryOption, RunOptions
 from samekind.cli.output import duration, say_facts, say_json, say_list, say_table
 
 if TYPE_CHECKING:
@@ -82,6 +82,7 @@ def lfw(
     learning: LearnerOptions,
     *,
     memory: MemoryOption = "2GB",
+    computing: ClusterOptions,
     running: RunOptions,
 ) -> None:
     """Repeat the paper's experiment on Labeled Faces in the Wild, or on pictures with a protocol like its.
@@ -107,7 +108,7 @@ def lfw(
     settings = PRESETS[sized.preset].changed(learning.changes or (), regions=sized.regions, seed=sized.seed, **given)
 
     experiment = shared.experiment_on(data, settings, memory, running, threshold_by=judging.threshold_by)
-    with shared.resumable(data.work) as said:
+    with shared.resumable(data.work) as said, computing.around(running.jobs):
         one_split = judging.view == "1"
         findings = experiment.view1() if one_split else experiment.view2(chosen, with_view1=judging.with_view1)
     result = _kept(experiment, findings, published) | {

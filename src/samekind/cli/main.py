@@ -27,6 +27,7 @@ from samekind.cli.search import search
 from samekind.cli.serve import serve
 from samekind.cli.status import errors_as_statuses, run
 from samekind.cli.verify import verify
+from samekind.cli.worker import worker
 
 
 class Verbs(TyperGroup):
@@ -66,7 +67,7 @@ def _help(verb: Callable[..., None]) -> str:
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in inspect.cleandoc(verb.__doc__ or "").split("\n\n"))
 
 
-for verb in (extract, fit, verify, encode, index, search, serve, info, demo, lfw, retrieval):
+for verb in (extract, fit, verify, encode, index, search, serve, info, demo, lfw, retrieval, worker):
     app.command(help=_help(verb))(with_groups(verb))
 
 judge = typer.Typer(

@@ -3,6 +3,7 @@
 import inspect
 import re
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
 from pathlib import Path
@@ -74,6 +75,46 @@ class RunOptions:
     jobs: JobsOption = None
     quiet: QuietOption = False
     json: JsonOption = False
+
+
+@dataclass(frozen=True)
+class ClusterOptions:
+    """Who computes, where that is not this process alone."""
+
+    scheduler: Annotated[
+        str | None,
+        typer.Option(
+            "--scheduler",
+            metavar="ADDRESS",
+            help="Compute on the workers of this Dask scheduler, such as tcp://10.0.0.1:8786 (see `samekind worker`).",
+        ),
+    ] = None
+    workers: Annotated[
+        int | None, typer.Option("--workers", min=1, help="Compute in so many worker processes on this machine.")
+    ] = None
+    shared: Annotated[
+        Path | None,
+        typer.Option(
+            "--shared", metavar="DIR", help="Folder that all machines see, for arrays on their way to workers."
+        ),
+    ] = None
+    tls_ca: Annotated[
+        Path | None, typer.Option("--tls-ca-file", help="Certificates that are trusted, for tls:// addresses.")
+    ] = None
+    tls_cert: Annotated[Path | None, typer.Option("--tls-cert", help="Certificate of this process.")] = None
+    tls_key: Annotated[Path | None, typer.Option("--tls-key", help="Its key.")] = None
+
+    def around(self, jobs: int | None) -> AbstractContextManager[Any]:
+        """A cluster for the work of a `with` block, or nothing."""
+        if self.scheduler is None and self.workers is None:
+            return nullcontext()
+        if self.scheduler is not None and self.workers is not None:
+            raise ValueError("--scheduler names a cluster, and --workers starts one: give one of them.")
+        from samekind.compute.cluster import cluster
+        from samekind.compute.dask import tls
+
+        security = tls(*(None if file is None else str(file) for file in (self.tls_ca, self.tls_cert, self.tls_key)))
+        return cluster(self.scheduler, workers=self.workers, n_jobs=jobs, shared=self.shared, security=security)
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,17 @@
       |-- sources     the distances of a tile: from the data, from      FactoredDistances, ScaledSum,
       |               memory, or under the metric as it stands          KeptTiles, PresentDistances
       |-- executor    strips of tiles in threads, results in order      Executor (on samekind.threads)
+      |-- site        state and named operations, here or elsewhere     Site, Message, perform
+      |-- reduction   in which order sums over strips are taken         leaves_of, reduced, total_of
       '-- memory      what each of them may take of `memory_budget`     MemoryBudget
+
+    beyond one machine: cluster (`samekind.cluster`, local processes), dask (DaskExecutor), worker (the process of
+    `samekind worker`), owners (who has which leaves), packing (bytes that travel)
 
 `Objective` goes through the strips of a plan: for each tile it asks a source for distances, the relation for the pairs,
 the loss for weights, and hands them to a form of `kernels.laplacian`. Tiles, then reductions, then merging, as in
 scikit-learn's pairwise-distances reductions. What is summed, and in which order, depends on the plan alone: neither the
-number of threads nor what is kept in memory changes a bit of the result.
+number of threads, processes or machines nor what is kept in memory changes a bit of the result.
 
 The loss over all pairs is that of Huang, Zhu and Yu, arXiv:1212.6094, 3.3 and 3.4. Samples estimate it: the pairs of
 random anchor rows with all others, weighted by the inverse of their chance to be drawn (Horvitz and Thompson, 1952), or

@@ -1,12 +1,13 @@
 """Where a tile of distances comes from: the data, a sum of two sources, or memory."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Container, Iterator
 from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from samekind.compute.executor import Executor
+from samekind.compute.site import Share
 from samekind.compute.tiles import Plan, Tile, TileKey
 from samekind.kernels.distances import euclidean_factors, quadratic_factors
 from samekind.kernels.exponentials import scaled_sum
@@ -116,8 +117,9 @@ class PresentDistances:
         self.plan = plan
         self.kept: dict[TileKey, Array] = {}
         self.keeps = fitting(plan, np.dtype(dtype).itemsize, room)
+        self.keeps_all = len(self.keeps) == plan.n_tiles
         self.codes = np.zeros((plan.n_samples, 0), dtype)
-        self.from_codes = FactoredDistances.euclidean(self.codes)
+        self.from_codes = self._nothing = FactoredDistances.euclidean(self.codes)
 
     def tile(self, tile: Tile) -> Array:
         kept = self.kept.get(tile.key)
@@ -132,14 +134,19 @@ class PresentDistances:
         if len(self.kept) < self.plan.n_tiles:
             return self.from_codes.tile(tile)
         cells = np.empty(tile.shape, self.codes.dtype)
+        for at_rows, at_cols, part in self.kept_cells(tile):
+            cells[at_rows, at_cols] = part
+        return cells
+
+    def kept_cells(self, tile: Tile, keys: Container[TileKey] | None = None) -> Iterator[tuple[slice, slice, Array]]:
+        """What kept tiles, of some keys or all, have of any rows and columns: places in the tile, and distances."""
         across = list(self._parts(tile.cols))
         for down, at_rows, i in self._parts(tile.rows):
             for other, at_cols, j in across:
-                if down <= other:
-                    cells[at_rows, at_cols] = self.kept[TileKey(down, other)][np.ix_(i, j)]
-                else:
-                    cells[at_rows, at_cols] = self.kept[TileKey(other, down)][np.ix_(j, i)].T
-        return cells
+                key = TileKey(min(down, other), max(down, other))
+                if keys is None or key in keys:
+                    part = self.kept[key]
+                    yield at_rows, at_cols, part[np.ix_(i, j)] if down <= other else part[np.ix_(j, i)].T
 
     def _parts(self, samples: Samples) -> Iterator[tuple[int, slice, IntArray]]:
         """Which of some samples lie in which block of the plan: its start, their places, and their rows in it."""
@@ -149,11 +156,14 @@ class PresentDistances:
             if here.start < here.stop:
                 yield block.start, here, rising[here] - block.start
 
-    def update(self, alpha: float, codes: Array, executor: Executor) -> None:
-        """`D0 <- alpha D0 + ||y_i - y_j||^2`, the rows of `codes` being y."""
+    def update(
+        self, alpha: float, codes: Array, executor: Executor, leaves: Share | None = None, *, with_codes: bool = True
+    ) -> None:
+        """`D0 <- alpha D0 + ||y_i - y_j||^2`, the rows of `codes` being y; the kept tiles of some leaves, or of all."""
         own = FactoredDistances.euclidean(codes)
-        kept = [tile for tile in self.plan.tiles() if tile.key in self.keeps]
-        changed = ScaledSum(alpha, self, own)
+        strips = self.plan.strips() if leaves is None else self.plan.strips_of(leaves)
+        kept = [tile for strip in strips for tile in strip if tile.key in self.keeps]
+        changed = ScaledSum(alpha, self._nothing, own)
 
         def change(tile: Tile) -> None:
             if tile.key in self.kept:
@@ -165,6 +175,45 @@ class PresentDistances:
         for _ in executor.map(change, kept):
             pass
         self.kept |= made
-        if len(kept) < self.plan.n_tiles:
+        if with_codes and not self.keeps_all:
             self.codes = np.hstack([self.codes * self.codes.dtype.type(alpha**0.5), codes])
             self.from_codes = FactoredDistances.euclidean(self.codes)
+
+
+class ReplayedDistances(PresentDistances):
+    """The same, of those leaves that are asked for, brought up to the steps taken so far when they are.
+
+    Whoever takes over leaves from another worker goes through all steps for these.
+    """
+
+    def __init__(self, plan: Plan, dtype: DTypeLike, room: int):
+        super().__init__(plan, dtype, room)
+        self.versions: dict[int, int] = {}  # of each leaf: how many steps its kept tiles have taken
+        self.codes_version = 0
+
+    def bring_to(
+        self, n_steps: int, leaves: Share, step: Callable[[int], tuple[float, Array]], executor: Executor
+    ) -> None:
+        """`step(t)` gives alpha and codes of step t, for `update`."""
+        behind = [self.versions.get(leaf, 0) for leaf in leaves] + ([] if self.keeps_all else [self.codes_version])
+        if max(behind, default=0) > n_steps:
+            raise RuntimeError(
+                f"The distances have taken {max(behind)} steps, and those after {n_steps} were asked for."
+            )
+        for t in range(min(behind, default=n_steps), n_steps):
+            own = [leaf for leaf in leaves if self.versions.get(leaf, 0) == t]
+            alpha, codes = step(t)
+            try:
+                self.update(alpha, codes, executor, own, with_codes=self.codes_version == t)
+            except BaseException:  # some tiles have taken the step, others have not
+                self._drop(own)
+                raise
+            self.versions |= dict.fromkeys(own, t + 1)
+            self.codes_version += self.codes_version == t
+
+    def _drop(self, leaves: Share) -> None:
+        for leaf in leaves:
+            self.versions.pop(leaf, None)
+        for strip in self.plan.strips_of(leaves):
+            for tile in strip:
+                self.kept.pop(tile.key, None)

@@ -1,15 +1,17 @@
 """A plan of tiles over all pairs: each unordered pair of row blocks once, within a memory budget."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, fields
+from functools import cached_property
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from samekind.compute.memory import MemoryBudget
+from samekind.compute.reduction import leaves_of
 from samekind.kernels.types import IntArray, Samples
 
 LARGEST_BLOCK = 640  # rows: wide enough for BLAS to run at full speed, small enough for a tile to stay in cache
@@ -105,6 +107,36 @@ class Plan(ABC):
     def tiles(self) -> Iterator[Tile]:
         for strip in self.strips():
             yield from strip
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+    @cached_property
+    def _costs(self) -> list[int]:
+        """Pairs of each strip."""
+        return [sum(tile.size for tile in strip) for strip in self.strips()]
+
+    @cached_property
+    def _leaves(self) -> list[range]:
+        return leaves_of(self._costs)
+
+    @property
+    def leaf_costs(self) -> list[int]:
+        """Pairs of each leaf."""
+        return [sum(self._costs[at] for at in leaf) for leaf in self._leaves]
+
+    def leaves(self) -> list[range]:
+        """Runs of strips that are summed up together (see `reduction`), each with about the same number of pairs."""
+        return self._leaves
+
+    def strips_of(self, leaves: Sequence[int]) -> list[list[Tile]]:
+        """The strips of some leaves, in order."""
+        strips = self.strips()
+        return [strips[at] for at in self.strip_numbers(leaves)]
+
+    def strip_numbers(self, leaves: Sequence[int]) -> list[int]:
+        all_leaves = self.leaves()
+        return [at for leaf in leaves for at in all_leaves[leaf]]
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from samekind.compute.executor import Executor
 from samekind.estimators.base import MetricLearner
 from samekind.estimators.data import TrainingData
 from samekind.estimators.progress import Listeners
@@ -83,6 +84,9 @@ class SparseBlockMetric(MetricLearner):
         1 draws a progress bar.
     callback : function or None
         Called with an `Event` after each round; returning True ends the fit, and the estimator is usable.
+    compute : executor or None
+        Who computes: what `samekind.cluster` gives. None: the cluster around, if there is one, or else threads. The
+        result does not depend on it.
 
     Attributes
     ----------
@@ -136,6 +140,7 @@ class SparseBlockMetric(MetricLearner):
         n_jobs: int | None = None,
         verbose: int = 0,
         callback: Callable[[Event], bool | None] | None = None,
+        compute: Executor | None = None,
     ):
         self.feature_groups = feature_groups
         self.loss = loss
@@ -159,6 +164,7 @@ class SparseBlockMetric(MetricLearner):
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.callback = callback
+        self.compute = compute
 
     def fit(
         self,

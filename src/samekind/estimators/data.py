@@ -7,6 +7,8 @@ from typing import Any, TypeGuard
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from samekind.compute.executor import Executor
+from samekind.estimators.on_store import whitened_by
 from samekind.estimators.validation import check_count, families_from
 from samekind.kernels.spectral import Matrix
 from samekind.kernels.types import Array, IntArray
@@ -82,18 +84,24 @@ class TrainingData:
         groups = FeatureGroups.parse(feature_groups, X.shape[1])
         return cls(X, rows, y, groups, X.shape[1], RowsOf(ArrayStore(X, groups), rows), None)
 
-    def whitened(self, dims: int | None, n_jobs: int | None = None, progress: Progress | None = None) -> "TrainingData":
+    def whitened(
+        self,
+        dims: int | None,
+        n_jobs: int | None = None,
+        progress: Progress | None = None,
+        executor: Executor | None = None,
+    ) -> "TrainingData":
         """Whitened on these samples, `dims` directions of a group at the most; as it is where None."""
         if dims is None:
             return self
         self.store.read_ahead(range(len(self.store.group_sizes)))
-        whitening = Whitening.learned(
-            self.store,
-            np.arange(len(self.rows)),
-            dims=None if dims == EVERYTHING else dims,
-            n_jobs=n_jobs,
-            progress=progress,
-        )
+        kept = None if dims == EVERYTHING else dims
+        if executor is not None and executor.is_remote:
+            whitening = whitened_by(executor, self.store, kept, progress)
+        else:
+            whitening = Whitening.learned(
+                self.store, np.arange(len(self.rows)), dims=kept, n_jobs=n_jobs, progress=progress
+            )
         return replace(self, store=WhitenedStore(self.store, whitening, n_jobs), whitening=whitening)
 
     def copied(self, most: int) -> "TrainingData":

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
+from samekind.compute.executor import Executor
 from samekind.compute.memory import parse_bytes
 from samekind.estimators.base import MetricLearner
 from samekind.estimators.block import SparseBlockMetric
@@ -56,8 +57,8 @@ class EnsembleMetric(MetricLearner):
         takes 150, or all if longer codes are clearly better on classes left out.
     selection : SparseBlockMetric, Basis or None
         Step 1: its settings (`selection__ridge` and so on), a fitted one or its `basis_` to go on from, or None for the
-        defaults. Its `memory_budget`, `random_state`, `checkpoint`, `n_jobs`, `verbose`, `callback` and `normalise` are
-        not used: those of this estimator are.
+        defaults. Its `memory_budget`, `random_state`, `checkpoint`, `n_jobs`, `verbose`, `callback`, `compute` and
+        `normalise` are not used: those of this estimator are.
     joint : JointMetric or None
         Step 2: its settings (`joint__ridge` and so on). With `target="auto"` and `ridge="auto"` they are chosen on
         classes left out: how strongly step 2 is held to step 1's metric (`"identity"`), a free joint metric of low rank
@@ -98,7 +99,7 @@ class EnsembleMetric(MetricLearner):
         fewer than six classes nothing is chosen, only calibrated, and on arrays the metric is the mean of step 1's and
         of plain Euclidean distance over all features, unless `max_groups`, `normalise_groups`, `weigh` or settings of
         step 2 are given. What is returned is learned from all classes.
-    memory_budget, random_state, checkpoint, n_jobs, verbose, callback
+    memory_budget, random_state, checkpoint, n_jobs, verbose, callback, compute
         As in `SparseBlockMetric`, for both steps. A callback that returns True ends the running step; where that is
         step 1, step 2 is left out and the metric is that of step 1, or of step 1 on a fold where nothing else is there.
 
@@ -168,6 +169,7 @@ class EnsembleMetric(MetricLearner):
         n_jobs: int | None = None,
         verbose: int = 0,
         callback: Callable[[Event], bool | None] | None = None,
+        compute: Executor | None = None,
     ):
         self.feature_groups = feature_groups
         self.families = families
@@ -190,6 +192,7 @@ class EnsembleMetric(MetricLearner):
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.callback = callback
+        self.compute = compute
 
     def set_params(self, **params: Any) -> Self:
         """As of any estimator; `selection__...`, `joint__...` and `similarity__...` make the step where it is None."""
@@ -252,7 +255,7 @@ class EnsembleMetric(MetricLearner):
 
     def step1(self) -> SparseBlockMetric:
         """Step 1 alone, with the settings that it has here."""
-        shared = ("memory_budget", "random_state", "checkpoint", "n_jobs", "verbose", "callback")
+        shared = ("memory_budget", "random_state", "checkpoint", "n_jobs", "verbose", "callback", "compute")
         return self._selection.set_params(**{name: getattr(self, name) for name in shared})
 
     def _given_basis(self) -> Basis | None:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
 
+from samekind.compute.executor import Executor
 from samekind.estimators.base import MetricLearner
 from samekind.estimators.data import TrainingData, is_store
 from samekind.estimators.progress import Listeners
@@ -55,7 +56,8 @@ class JointMetric(MetricLearner):
         which they vary most. "auto": "zero".
     trace_bound : float or None
         The paper's nu: tr(A) at the most; lower values give lower rank. None and infinity: no bound.
-    loss, threshold, pair_balance, beta, n_neighbors, min_per_class, normalise, memory_budget, n_jobs, verbose, callback
+    loss, threshold, pair_balance, beta, n_neighbors, min_per_class, normalise, memory_budget, n_jobs, verbose,
+    callback, compute
         As in `SparseBlockMetric`.
     ridge : "auto" or float
         "auto": min(1, n_features / 1600) around zero, 0.1 around the identity.
@@ -120,6 +122,7 @@ class JointMetric(MetricLearner):
         n_jobs: int | None = None,
         verbose: int = 0,
         callback: Callable[[Event], bool | None] | None = None,
+        compute: Executor | None = None,
     ):
         self.n_components = n_components
         self.loss = loss
@@ -143,6 +146,7 @@ class JointMetric(MetricLearner):
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.callback = callback
+        self.compute = compute
 
     def fit(self, X: ArrayLike | FeatureStore, y: ArrayLike, rows: ArrayLike | None = None) -> Self:
         """Learn from X, (n_samples, n_features) or a store, and class labels y; of some `rows`, or all.
@@ -159,7 +163,7 @@ class JointMetric(MetricLearner):
         relation = Relation.from_labels(data.y)
         with Listeners(self.verbose, self.callback) as listeners, single_threaded_blas():
             resources = Resources.from_estimator(self, listeners).kept_in(snapshots_for(self, data, None))
-            data = data.whitened(data.whitened_dims(self.whiten), self.n_jobs)
+            data = data.whitened(data.whitened_dims(self.whiten), self.n_jobs, executor=resources.executor)
             made = run_joint(data.everything(relation.order, resources.memory_budget), relation, self, resources)
         result, components = made.result, made.components
         if not len(components):

@@ -81,7 +81,7 @@ MANY_FACES: Settings = PICTURES | {
     "similarity__shrinkage": 0.3,
 }
 
-_RUN = {"memory_budget", "random_state", "checkpoint", "n_jobs", "verbose", "callback"}
+_RUN = {"memory_budget", "random_state", "checkpoint", "n_jobs", "verbose", "callback", "compute"}
 _NONE_IS_A_WORD = {"normalise", "normalise_groups", "mirror", "selection__normalise", "joint__normalise"}
 
 

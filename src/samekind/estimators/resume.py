@@ -20,6 +20,7 @@ from samekind.store import panels_of
 
 FREE = {
     *("n_jobs", "verbose", "callback", "checkpoint", "memory_budget", "random_state", "feature_groups", "families"),
+    "compute",
     "normalise",  # done to what was learned
 }
 

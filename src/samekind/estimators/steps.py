@@ -8,7 +8,7 @@ run_similarity  the two-covariance model on the same features   -> similarity te
 from __future__ import annotations
 
 import warnings
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,10 +19,12 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from samekind.checkpoint import NoCheckpoint, Snapshot, Snapshots
+from samekind.compute.cluster import current_executor
 from samekind.compute.executor import Executor
 from samekind.compute.memory import MemoryBudget, parse_bytes
 from samekind.compute.sources import FactoredDistances
 from samekind.estimators.data import TrainingData
+from samekind.estimators.on_store import StorePanels, with_neighbors_by
 from samekind.estimators.progress import Listeners
 from samekind.estimators.resume import Record
 from samekind.estimators.time_left import Stage
@@ -49,7 +51,7 @@ from samekind.relation import Relation
 from samekind.solvers.joint import JointOptions, JointProblem, JointResult, JointState, solve_joint
 from samekind.solvers.selection import SelectionOptions, SelectionResult, SelectionState, select_groups
 from samekind.solvers.two_covariance import TwoCovarianceModel, fit_two_covariance
-from samekind.store import FeatureStore, centred, panels_of
+from samekind.store import centred
 
 COPY_SHARE = 1 / 16  # of the memory budget: whitened groups that take less, beside it, are kept
 FEW_SAMPLES = 1_000  # whose pairs are done sooner by one thread than handed to several
@@ -75,7 +77,7 @@ class Resources:
     def from_estimator(cls, estimator: Any, listeners: Listeners) -> Resources:
         """The checked parameters of an estimator; a checkpoint comes with `kept_in`."""
         return cls(
-            Executor(estimator.n_jobs),
+            current_executor(estimator.n_jobs, estimator.compute),
             parse_bytes(estimator.memory_budget),
             estimator.n_jobs,
             int(check_random_state(estimator.random_state).randint(np.iinfo(np.int32).max)),
@@ -125,22 +127,13 @@ class LossSettings:
     ) -> Objective:
         """The loss over all pairs; target neighbours, where asked for, in the space of `panels` (class order)."""
         if self.n_neighbors is not None:
-            relation = relation.with_neighbors(panels, self.n_neighbors, resources.memory_budget)
+            if resources.executor.is_remote and isinstance(panels, StorePanels):
+                by, budget = resources.executor, resources.memory_budget
+                relation = with_neighbors_by(by, panels, relation, self.n_neighbors, budget)
+            else:
+                relation = relation.with_neighbors(panels, self.n_neighbors, resources.memory_budget)
         executor = resources.executor if relation.n_samples > FEW_SAMPLES else Executor(1)
         return Objective.over(self.loss, relation, executor, MemoryBudget(resources.memory_budget), dtype)
-
-
-@dataclass(frozen=True)
-class StorePanels:
-    """The panels of some groups, to be gone through as often as needed."""
-
-    store: FeatureStore
-    groups: Sequence[int]
-    rows: IntArray
-
-    def __iter__(self) -> Iterator[Array]:
-        for panel in panels_of(self.store, self.groups, self.rows):
-            yield panel.Z
 
 
 @dataclass(frozen=True)
@@ -175,7 +168,9 @@ def run_selection(
         dims = data.whitened_dims(step.whiten)
         if dims is not None:
             resources.listeners.begin(Stage("whitening", resources.part, family))
-        own = data.only(members).whitened(dims, resources.n_jobs, resources.listeners.count)
+        own = data.only(members).whitened(
+            dims, resources.n_jobs, resources.listeners.count, executor=resources.executor
+        )
         own = own.copied(int(resources.memory_budget * COPY_SHARE))
         resources.listeners.begin(Stage("selection", resources.part, family))
         rounds = max_groups_from(step.max_groups, len(members), len(data.y))

@@ -2,8 +2,9 @@
 
 Tiles cover each unordered pair of row and column blocks once, or some rows against all columns. A tile of H holds
 the weights of its pairs from both ends, so that `H + H^T = W + W^T`, and S holds the row sums of H + H^T. Each
-form takes the tiles of one strip (`strip`) and joins the strips (`total`): strips are independent, so that they may be
-made in any order and by any number of threads, and so are the blocks of rows that `total` maps over.
+form takes the tiles of one strip (`strip`), joins strips (`gathered`), joins what was joined (`merged`) and makes the
+result of it (`finished`): strips are independent, so that they may be made in any order and by any number of threads or
+machines, and so are the blocks of rows that `finished` maps over.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -41,10 +42,35 @@ class Form(Protocol[Result_co]):
 
     def strip(self, tiles: Iterator[WeightTile]) -> Part: ...
 
-    def total(self, parts: Iterable[Part], over_blocks: OverBlocks) -> Result_co: ...
+    def gathered(self, parts: Iterable[Part]) -> Any:
+        """The parts of some strips, at least one, added up in order."""
+        ...
+
+    def merged(self, first: Any, second: Any) -> Any:
+        """Two of these added up, in the memory of the first."""
+        ...
+
+    def finished(self, gathered: Any, over_blocks: OverBlocks) -> Result_co:
+        """The form, from the parts of all strips."""
+        ...
+
+    def total(self, parts: Iterable[Part], over_blocks: OverBlocks) -> Result_co:
+        return self.finished(self.gathered(parts), over_blocks)
 
 
-class GramForm:
+class _Inner:
+    """What forms of fixed size, made of inner products, have in common: sums of arrays."""
+
+    def gathered(self, parts: Iterable[Part]) -> Part:
+        return _summed(parts)
+
+    def merged(self, first: Part, second: Part) -> Part:
+        for mine, other in zip(first, second, strict=True):
+            mine += other
+        return first
+
+
+class GramForm(_Inner, Form[Matrix]):
     """`Z^T (S - H - H^T) Z`, Z (N, D) -> (D, D): the gradient of a loss with respect to A."""
 
     def __init__(self, Z: Array):
@@ -54,13 +80,14 @@ class GramForm:
         degrees = np.zeros(len(self.Z))
         return _sum(self.Z[rows].T @ HZ for rows, HZ in _products(self.Z, tiles, degrees)), degrees
 
-    def total(self, parts: Iterable[Part], over_blocks: OverBlocks) -> Matrix:
-        inner, degrees = _summed(parts)
+    def finished(self, gathered: Part, over_blocks: OverBlocks) -> Matrix:
+        inner, degrees = gathered
         ZSZ = _sum(over_blocks(lambda rows: _scaled(self.Z, degrees, rows).T @ self.Z[rows]))
-        return symmetrised(ZSZ) - inner - inner.T
+        gram: Matrix = symmetrised(ZSZ) - inner - inner.T
+        return gram
 
 
-class BlockForm:
+class BlockForm(_Inner, Form[list[Matrix]]):
     """The diagonal blocks of `Z^T (S - H - H^T) Z`: Z (N, D) and slices of its columns -> one matrix per slice."""
 
     def __init__(self, Z: Array, blocks: Sequence[slice]):
@@ -71,8 +98,8 @@ class BlockForm:
         degrees = np.zeros(len(self.Z))
         return _sum(self._inner(self.Z[rows], HZ) for rows, HZ in _products(self.Z, tiles, degrees)), degrees
 
-    def total(self, parts: Iterable[Part], over_blocks: OverBlocks) -> list[Matrix]:
-        inner, degrees = _summed(parts)
+    def finished(self, gathered: Part, over_blocks: OverBlocks) -> list[Matrix]:
+        inner, degrees = gathered
         ZSZ = _sum(over_blocks(lambda rows: self._inner(self.Z[rows], _scaled(self.Z, degrees, rows))))
         packed, made, filled = ZSZ - 2 * inner, [], 0
         for n, size, _ in self.runs:
@@ -103,7 +130,7 @@ def _equal_widths(blocks: Sequence[slice]) -> Iterator[tuple[int, list[slice]]]:
         yield width, run
 
 
-class ProductForm:
+class ProductForm(Form[Matrix]):
     """`(S - H - H^T) Y`, Y (N, r) -> (N, r): what a factored gradient needs."""
 
     def __init__(self, Y: Array):
@@ -118,11 +145,22 @@ class ProductForm:
             add_degrees(degrees, tile)
         return products, degrees
 
-    def total(self, parts: Iterable[Part], over_blocks: OverBlocks) -> Matrix:
-        product, degrees = np.zeros(self.Y.shape), np.zeros(len(self.Y))
+    def gathered(self, parts: Iterable[Part]) -> Part:
+        lost, degrees = RowSums(self.Y.shape), np.zeros(len(self.Y))
         for products, more_degrees in parts:
-            products.subtract_from(product)
+            lost.subtract(products)
             degrees += more_degrees
+        return lost, degrees
+
+    def merged(self, first: Part, second: Part) -> Part:
+        first[0].add(second[0])
+        degrees = first[1]
+        degrees += second[1]
+        return first
+
+    def finished(self, gathered: Part, over_blocks: OverBlocks) -> Matrix:
+        product: Matrix = gathered[0].whole()
+        degrees = gathered[1]
         for rows, SY in zip(
             over_blocks(lambda rows: rows), over_blocks(lambda r: _scaled(self.Y, degrees, r)), strict=True
         ):
@@ -143,9 +181,41 @@ class Sums:
                 return
         self.sums.append((samples, array))
 
-    def subtract_from(self, total: Matrix) -> None:
-        for samples, array in self.sums:
-            total[samples] -= array
+    @property
+    def first(self) -> int:
+        """The first sample."""
+        return min(int(each.start if isinstance(each, slice) else each[0]) for each, _ in self.sums)
+
+
+class RowSums:
+    """Sums for each sample (N, r), of which only those from `first` on are stored: zeros come before."""
+
+    def __init__(self, shape: tuple[int, ...]):
+        self.shape = shape
+        self.first = shape[0]
+        self.sums = np.zeros((0, *shape[1:]))
+
+    def subtract(self, parts: Sums) -> None:
+        self._reach(parts.first)
+        for samples, array in parts.sums:
+            if isinstance(samples, slice):
+                self.sums[samples.start - self.first : samples.stop - self.first] -= array
+            else:
+                self.sums[samples - self.first] -= array
+
+    def add(self, other: "RowSums") -> None:
+        self._reach(other.first)
+        self.sums[other.first - self.first :] += other.sums
+
+    def whole(self) -> Matrix:
+        self._reach(0)
+        return self.sums
+
+    def _reach(self, first: int) -> None:
+        if first < self.first:
+            wider = np.zeros((self.shape[0] - first, *self.shape[1:]))
+            wider[self.first - first :] = self.sums
+            self.first, self.sums = first, wider
 
 
 def _products(Z: Array, tiles: Iterator[WeightTile], degrees: Degrees) -> Iterator[tuple[Samples, Array]]:
@@ -190,7 +260,7 @@ def _sum(arrays: Iterator[Array]) -> Matrix:
     return total
 
 
-class InnerForm:
+class InnerForm(Form[tuple[Any, float]]):
     """Another form, and with it `sum_ij w_ij d0_ij` for some fixed distances d0, the derivative by their scale."""
 
     def __init__(self, form: Form[Any], fixed: Callable[[WeightTile], Array]):
@@ -208,7 +278,7 @@ class InnerForm:
         part, degrees = self.form.strip(passing())
         return part, np.append(degrees, sum(inner))
 
-    def total(self, parts: Iterable[Part], over_blocks: OverBlocks) -> tuple[Any, float]:
+    def gathered(self, parts: Iterable[Part]) -> tuple[Any, float]:
         inner: list[float] = []
 
         def passing() -> Iterator[Part]:
@@ -216,5 +286,11 @@ class InnerForm:
                 inner.append(float(degrees[-1]))
                 yield part, degrees[:-1]
 
-        result = self.form.total(passing(), over_blocks)
-        return result, sum(inner)
+        gathered = self.form.gathered(passing())
+        return gathered, sum(inner)
+
+    def merged(self, first: tuple[Any, float], second: tuple[Any, float]) -> tuple[Any, float]:
+        return self.form.merged(first[0], second[0]), first[1] + second[1]
+
+    def finished(self, gathered: tuple[Any, float], over_blocks: OverBlocks) -> tuple[Any, float]:
+        return self.form.finished(gathered[0], over_blocks), gathered[1]

@@ -8,13 +8,13 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from samekind.kernels.laplacian import Degrees, OverBlocks, Part, Sums, WeightTile, add_degrees
+from samekind.kernels.laplacian import Degrees, Form, OverBlocks, Part, RowSums, Sums, WeightTile, add_degrees
 from samekind.kernels.spectral import Matrix, symmetrised
-from samekind.kernels.types import Array, IntArray, full_lanes, places
+from samekind.kernels.types import Array, IntArray, Samples, full_lanes, places
 
 SHORTEST = 1e-5  # of the longest direction: the squares of shorter ones are too near to rounding errors
 PROBES = 8  # random directions in addition to Q: they estimate what it misses, and help to find new directions
@@ -38,6 +38,9 @@ class ClassLayout:
     n_samples: int
     big_class: int = 32  # samples from which on matrix products are faster for a class,
     panel_rows: int = 96  # of so many rows each
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ClassLayout, (self.starts, self.sizes, self.n_samples, self.big_class, self.panel_rows)
 
     @classmethod
     def of(cls, class_sizes: IntArray, most_cells: int) -> "ClassLayout":
@@ -119,7 +122,7 @@ class Split:
     others: Matrix  # (N, r): the rest of H + H^T, times Y
 
 
-class SplitForm:
+class SplitForm(Form[Split]):
     """S, the same-class part of H + H^T, and the rest of it times Y (N, r)."""
 
     def __init__(self, Y: Array, layout: ClassLayout, same: "Same"):
@@ -129,29 +132,46 @@ class SplitForm:
 
     def strip(self, tiles: Iterator[WeightTile]) -> Part:
         products, degrees = Sums(), np.zeros(len(self.Y))
-        found: list[tuple[IntArray, Array]] = []
+        found: list[tuple[Samples, Samples, Array]] = []
         for tile in tiles:
             products.add(tile.rows, tile.H @ self.Y[tile.cols])
             products.add(tile.cols, tile.H.T @ self.Y[tile.rows])
             add_degrees(degrees, tile)
-            i, j = self.same(tile)
-            if len(i):
-                h = tile.H[i, j].astype(np.float64)
-                i, j = places(tile.rows)[i], places(tile.cols)[j]
-                for a, b in ((i, j), (j, i)):
-                    chosen, entries = self.layout.places(a, b)
-                    found.append((entries, h[chosen]))
+            pairs = self.same(tile.rows, tile.cols)
+            if len(pairs[0]):
+                found.append((tile.rows, tile.cols, tile.H[pairs]))
         return (products, found), degrees
 
-    def total(self, parts: Iterable[Part], over_blocks: OverBlocks) -> Split:
-        lost, degrees = np.zeros(self.Y.shape), np.zeros(len(self.Y))
+    def gathered(self, parts: Iterable[Part]) -> "_Gathered":
+        made = _Gathered(RowSums(self.Y.shape), np.zeros(len(self.Y)), [])
+        for (products, found), degrees in parts:
+            made.lost.subtract(products)
+            made.degrees += degrees
+            made.found.extend(found)
+        return made
+
+    def merged(self, first: "_Gathered", second: "_Gathered") -> "_Gathered":
+        first.lost.add(second.lost)
+        first.degrees += second.degrees
+        first.found.extend(second.found)
+        return first
+
+    def finished(self, gathered: "_Gathered", over_blocks: OverBlocks) -> Split:
         same = np.zeros(self.layout.offsets[-1])
-        for (products, found), more_degrees in parts:
-            products.subtract_from(lost)
-            degrees += more_degrees
-            for entries, h in found:
-                np.add.at(same, entries, h)
-        return Split(degrees, same, -lost - self.layout.times(same, self.Y))
+        for rows, cols, H in gathered.found:
+            i, j = self.same(rows, cols)
+            i, j, h = places(rows)[i], places(cols)[j], H.astype(np.float64)
+            for a, b in ((i, j), (j, i)):
+                chosen, entries = self.layout.places(a, b)
+                np.add.at(same, entries, h[chosen])
+        return Split(gathered.degrees, same, -gathered.lost.whole() - self.layout.times(same, self.Y))
+
+
+@dataclass
+class _Gathered:
+    lost: RowSums
+    degrees: Degrees
+    found: list[tuple[Samples, Samples, Array]]  # H of the same-class pairs of each tile
 
 
 @dataclass(frozen=True)
@@ -164,6 +184,9 @@ class SketchedLaplacian:
     Q: Array  # (N, r) float32
     B: Matrix  # (r, r)
     missed: float  # share of the smooth part, in norm, that Q B Q^T misses, estimated by random probes
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return SketchedLaplacian, (self.layout, self.degrees, self.same, self.Q, self.B, self.missed)
 
     @property
     def rank(self) -> int:
@@ -208,7 +231,7 @@ class SketchedLaplacian:
 
 
 Into: TypeAlias = Callable[[SplitForm], Split]  # what the weights make of the form
-Same: TypeAlias = Callable[[WeightTile], tuple[IntArray, IntArray]]  # rows and columns of a tile's pairs of one class
+Same: TypeAlias = Callable[[Samples, Samples], tuple[IntArray, IntArray]]  # of a tile: its pairs of one class
 
 
 @dataclass(frozen=True)

@@ -20,10 +20,14 @@ def panels_of(store: FeatureStore, groups: Sequence[int], rows: IntArray, *, cen
     sizes = store.group_sizes
     for batch in batches([int(sizes[k]) for k in groups], store.widest_panel):
         chosen = [int(groups[at]) for at in batch]
-        ends = np.cumsum(sizes[chosen]).tolist()
-        columns = [slice(end - int(sizes[k]), end) for k, end in zip(chosen, ends, strict=True)]
         Z = store.panel(chosen, rows)
-        yield Panel(chosen, columns, centred(Z) if centre else Z)
+        yield Panel(chosen, columns_of(store, chosen), centred(Z) if centre else Z)
+
+
+def columns_of(store: FeatureStore, groups: Sequence[int]) -> list[slice]:
+    """Of each group in a panel of some."""
+    sizes = store.group_sizes[list(groups)].tolist()
+    return [slice(end - size, end) for end, size in zip(np.cumsum(sizes).tolist(), sizes, strict=True)]
 
 
 def centred(Z: Array) -> Array:

@@ -24,6 +24,7 @@ from samekind.store.manifest import (
     Family,
     Manifest,
     ShardRecord,
+    StoreError,
     damaged_shard,
     read_manifest,
     read_record,
@@ -134,6 +135,9 @@ class DiskStore(FeatureStore):
             if (folder / shard_file(number)).exists():
                 records[number] = read_record(folder, number, shard, manifest.families)
         return cls(folder, manifest, records, n_jobs, options)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopened, (os.path.abspath(self.path), self.n_jobs, self.options, self.content_digest())
 
     def __len__(self) -> int:
         return len(self._image_ids)
@@ -374,3 +378,11 @@ def _indices(given: ArrayLike, n: int, kind: str) -> IntArray:
     if len(outside):
         raise IndexError(f"There is no {kind} {outside[0]}: the store has {n:,} {kind}s, counted from 0.")
     return indices.astype(np.intp)
+
+
+def _reopened(path: str, n_jobs: int | None, options: ReadOptions, digest: str) -> DiskStore:
+    """The same store, opened by another process or machine."""
+    store = DiskStore.open(path, n_jobs, options)
+    if store.content_digest() != digest:
+        raise StoreError(f"{path}: the store here is not the one that is learned from. Every machine needs the same.")
+    return store

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -45,17 +46,31 @@ class Sources:
     @property
     def largest(self) -> int:
         """Bytes of the largest group."""
-        return 4 * len(self.rows) * full_lanes(int(self.raw.group_sizes.max()))
+        return 4 * len(self.rows) * self.width
+
+    @cached_property
+    def width(self) -> int:
+        """Columns of a stack."""
+        sizes = self.raw.group_sizes
+        return full_lanes(int((sizes if self.whitening is None else sizes[self.whitening.groups]).max()))
+
+    @cached_property
+    def _mapped_width(self) -> int:
+        """Of whitened groups."""
+        return 0 if self.whitening is None else max(made_map.shape[1] for made_map in self.whitening.maps)
 
     def of(self, groups: Sequence[int]) -> Stack:
-        """Some groups, at least one, in a buffer of this thread."""
+        """Some groups, at least one, in a buffer of this thread.
+
+        All have the width of the store's widest group: what is made of a group depends on no other one beside it.
+        """
         named = np.asarray(groups, dtype=np.intp)
         return self._stacked(named) if self._kept is None else Stack(self._kept.Z[named], None)
 
     def _stacked(self, named: IntArray) -> Stack:
         numbers = named if self.whitening is None else self.whitening.groups[named]
         sizes = self.raw.group_sizes[numbers].tolist()
-        n, width = len(self.rows), full_lanes(max(sizes))
+        n, width = len(self.rows), self.width
         stack = self._buffer(len(numbers) * n * width).reshape(len(numbers), n, width)
         self._fill(stack, named, numbers, sizes)
         return Stack(stack, self._maps(named, width))
@@ -64,7 +79,7 @@ class Sources:
         if self.whitening is None:
             return None
         maps = [self.whitening.maps[k] for k in named]
-        stacked = np.zeros((len(maps), width, max(map.shape[1] for map in maps)), np.float32)
+        stacked = np.zeros((len(maps), width, self._mapped_width), np.float32)
         for wide, map in zip(stacked, maps, strict=True):
             wide[: len(map), : map.shape[1]] = map
         return stacked

@@ -75,6 +75,11 @@ class Whitening:
                     progress(len(made), len(chosen))
         return cls(chosen, tuple(mean for mean, _ in made), tuple(made_map for _, made_map in made))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        shapes = np.array([made_map.shape for made_map in self.maps], dtype=np.intp).reshape(-1, 2)
+        maps = np.concatenate([made_map.ravel() for made_map in self.maps])
+        return _unpacked, (self.groups, np.concatenate(self.means), maps, shapes)
+
     @property
     def widths(self) -> IntArray:
         """How many directions each group keeps."""
@@ -205,3 +210,15 @@ def _whitening_map(covariance: Matrix, noise: NDArray[np.float64], dims: int | N
     if not len(kept):
         return np.zeros((len(covariance), 1))
     return with_fixed_signs(directions[:, kept] / np.sqrt(variances[kept]))
+
+
+def _unpacked(groups: IntArray, means: Vector, maps: Array, shapes: IntArray) -> Whitening:
+    """From arrays that hold those of all groups end to end."""
+    at_means = np.cumsum(shapes[:, 0])[:-1]
+    at_maps = np.cumsum(shapes.prod(axis=1))[:-1]
+    blocks = np.split(maps, at_maps)
+    return Whitening(
+        groups,
+        tuple(np.split(means, at_means)),
+        tuple(block.reshape(tuple(shape)) for block, shape in zip(blocks, shapes.tolist(), strict=True)),
+    )

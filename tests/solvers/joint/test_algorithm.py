@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from samekind.kernels.spectral import leading_factor
-from samekind.solvers.joint import problem as joint_problem
+from samekind.solvers.joint import site as joint_site
 from samekind.solvers.joint.algorithm import LARGEST_CONVEX, choose_solver
 from samekind.solvers.joint.problem import JointProblem
 from samekind.solvers.optimise.projected import minimise
@@ -109,8 +109,8 @@ def test_the_form_of_the_factored_gradient_goes_by_the_width(monkeypatch, rank, 
     case = cases.case("triplet")
     made = []
     for name in ("ProductForm", "GramForm"):
-        kind = getattr(joint_problem, name)
-        monkeypatch.setattr(joint_problem, name, lambda Z, name=name, kind=kind: made.append(name) or kind(Z))
+        kind = getattr(joint_site, name)
+        monkeypatch.setattr(joint_site, name, lambda Z, name=name, kind=kind: made.append(name) or kind(Z))
     JointProblem(case.objective, case.Z, ridge=0.3).factored_value_and_gradient(np.ones((6, rank)))
     assert made == [form]
 

@@ -4,10 +4,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from samekind.compute.sources import FactoredDistances
-from samekind.kernels.laplacian import GramForm, ProductForm
 from samekind.kernels.spectral import Matrix, eigh, estimated_gap, project_trace_ball
 from samekind.kernels.types import Array
+from samekind.solvers.joint.site import Euclidean, GramOfFeatures, JointSite, LaplacianOfCodes, Quadratic
 from samekind.solvers.optimise.projected import PairsProblem, strongly_convex_bound
 
 
@@ -22,6 +21,12 @@ class JointProblem(PairsProblem):
     trace_bound: float = np.inf
     centre: float = 0.0
 
+    def __post_init__(self) -> None:
+        """Its objective has a site with Z, so that work may be done elsewhere."""
+        site = self.objective.site
+        if not isinstance(site, JointSite) or site.Z is not self.Z:
+            object.__setattr__(self, "objective", JointSite(self.objective, self.Z).objective)
+
     def on_sample(
         self, n_anchors: int, rng: np.random.RandomState, without: "JointProblem | None" = None
     ) -> "JointProblem":
@@ -31,25 +36,25 @@ class JointProblem(PairsProblem):
 
     def batch_values(self, A: Matrix) -> Array:
         """f as each batch of a sample's anchors estimates it."""
-        return self.objective.batch_values(self._distances(A)) + self._penalty(A)
+        return self.objective.batch_values(Quadratic(A)) + self._penalty(A)
 
     def factored_batch_values(self, L: Matrix) -> Array:
-        return self.objective.batch_values(FactoredDistances.euclidean(self._times(L))) + self._factored_penalty(L)
+        return self.objective.batch_values(Euclidean(L)) + self._factored_penalty(L)
 
     @property
     def n_features(self) -> int:
         return int(self.Z.shape[1])
 
     def value(self, A: Matrix) -> float:
-        return self.objective.value(self._distances(A)) + self._penalty(A)
+        return self.objective.value(Quadratic(A)) + self._penalty(A)
 
     def value_and_gradient(self, A: Matrix) -> tuple[float, Matrix]:
-        loss, G = self.objective.value_and_form(self._distances(A), GramForm(self.Z))
+        loss, G = self._gram(Quadratic(A))
         return loss + self._penalty(A), G + self.ridge * _less_identity(A, self.centre)
 
     def value_and_gradient_at(self, L: Matrix) -> tuple[float, Matrix]:
         """The same at A = L L^T, without Z A, which has the size of Z."""
-        loss, G = self.objective.value_and_form(FactoredDistances.euclidean(self._times(L)), GramForm(self.Z))
+        loss, G = self._gram(Euclidean(L))
         G += self.ridge * L @ L.T
         return loss + self._factored_penalty(L), _less_identity(G, self.ridge * self.centre)
 
@@ -69,27 +74,22 @@ class JointProblem(PairsProblem):
 
     def factored_value_and_gradient(self, L: Matrix) -> tuple[float, Matrix]:
         """f(L L^T) and its gradient `2 (G + ridge (L L^T - centre I)) L`; from `(S - W - W^T) Z L` when L is narrow."""
-        Y = self._times(L)
-        distances = FactoredDistances.euclidean(Y)
         if 2 * L.shape[1] < self.n_features:
-            loss, LapY = self.objective.value_and_form(distances, ProductForm(Y))
-            GL = self._transposed_times(LapY)
+            product: tuple[float, Matrix] = self.objective.value_and_form(Euclidean(L), LaplacianOfCodes(L))
+            loss, GL = product[0], self._transposed_times(product[1])
         else:
-            loss, G = self.objective.value_and_form(distances, GramForm(self.Z))
+            loss, G = self._gram(Euclidean(L))
             GL = G @ L
         return loss + self._factored_penalty(L), 2 * (GL + self.ridge * L @ (L.T @ L) - self.ridge * self.centre * L)
 
     def factored_value(self, L: Matrix) -> float:
         """f(L L^T)"""
-        return self.objective.value(FactoredDistances.euclidean(self._times(L))) + self._factored_penalty(L)
+        return self.objective.value(Euclidean(L)) + self._factored_penalty(L)
 
-    def _distances(self, A: Matrix) -> FactoredDistances:
-        return FactoredDistances.quadratic(self.Z, self._times(A))
-
-    def _times(self, M: Matrix) -> Array:
-        """Z M"""
-        M = M.astype(self.Z.dtype)
-        return np.concatenate(list(self.objective.over_blocks(lambda rows: self.Z[rows] @ M)))
+    def _gram(self, distances: Quadratic | Euclidean) -> tuple[float, Matrix]:
+        """loss(D) and its gradient by A."""
+        made: tuple[float, Matrix] = self.objective.value_and_form(distances, GramOfFeatures())
+        return made
 
     def _transposed_times(self, V: Matrix) -> Matrix:
         """Z^T V"""

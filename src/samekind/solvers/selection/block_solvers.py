@@ -16,6 +16,7 @@ from samekind.objective import Weights
 from samekind.solvers.optimise import projected
 from samekind.solvers.optimise.projected import Point
 from samekind.solvers.selection.blocks import BlockProblem
+from samekind.solvers.selection.site import SelectionSite
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,12 @@ class SampledBlocks(BlockSolver):
     """
 
     def __init__(
-        self, present: PresentDistances, tol: float, max_iter: int, seed: int, options: SampleOptions | None = None
+        self,
+        present: PresentDistances | SelectionSite,
+        tol: float,
+        max_iter: int,
+        seed: int,
+        options: SampleOptions | None = None,
     ):
         self.present = present
         self.tol, self.max_iter = tol, max_iter

@@ -4,14 +4,15 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from samekind.compute.site import Recipe
 from samekind.compute.sources import FactoredDistances, Scaled, ScaledSum, TileSource
-from samekind.compute.tiles import Tile
-from samekind.kernels.laplacian import GramForm, InnerForm
+from samekind.kernels.laplacian import InnerForm
 from samekind.kernels.spectral import RANK_SHARE, Matrix, estimated_gap, leading_factor, project_psd, spreads_along
 from samekind.kernels.types import Array
-from samekind.objective import Objective, Weights
+from samekind.objective import Distances, Objective, Weights
 from samekind.solvers.optimise.preconditioner import Preconditioner
 from samekind.solvers.optimise.projected import PairsProblem, Point, strongly_convex_bound
+from samekind.solvers.selection.site import BlockDistances, BlockGradient, Present, ScaledPresent, block_gradient
 
 CHANGE = 0.1  # of alpha, to measure how f curves along it: far above the rounding of f
 
@@ -25,12 +26,13 @@ class BlockProblem(PairsProblem):
     """
 
     ridge: float
-    present: TileSource[Array]  # D0, the distances under A
+    present: Distances  # D0, the distances under A
     scale: float  # s
     present_block: Matrix  # A's own block of group k
     preconditioner: Preconditioner | None = None
     scale_curvature: float = 0.0  # of the loss by alpha, for t
     correction: Point | None = None  # of a sample: the gradient over all pairs less its own, at some point
+    group: int | None = None  # k, by which it is known elsewhere, where D0 is a recipe
 
     @property
     def strong_convexity(self) -> float:
@@ -43,7 +45,7 @@ class BlockProblem(PairsProblem):
         """alpha = 1, A_k = 0: the metric as it is."""
         return self.pack(1.0, np.zeros_like(self.present_block))
 
-    def on(self, objective: Objective, present: TileSource[Array]) -> "BlockProblem":
+    def on(self, objective: Objective, present: Distances) -> "BlockProblem":
         """The same problem, its loss estimated otherwise."""
         return replace(self, objective=objective, present=present)
 
@@ -100,12 +102,23 @@ class BlockProblem(PairsProblem):
         along = estimated_gap(x[:1, np.newaxis], gradient[:1, np.newaxis]) if self.scale else 0.0
         return along + estimated_gap(self._matrix(x), self._matrix(gradient))
 
-    def distances(self, alpha: float, A: Matrix) -> ScaledSum:
+    def distances(self, alpha: float, A: Matrix) -> ScaledSum | BlockDistances:
+        if isinstance(self.present, Present):
+            assert self.group is not None
+            return BlockDistances(self.present.n_steps, self.group, alpha, A)
         own = FactoredDistances.quadratic(self.Z, self.Z @ A.astype(self.Z.dtype))
-        return ScaledSum(alpha, self.present, own)
+        return ScaledSum(alpha, self._present, own)
 
-    def _form(self) -> InnerForm:
-        return InnerForm(GramForm(self.Z), lambda tile: self.present.tile(Tile(tile.rows, tile.cols, tile.number)))
+    def _form(self) -> InnerForm | BlockGradient:
+        if isinstance(self.present, Present):
+            assert self.group is not None
+            return BlockGradient(self.group)
+        return block_gradient(self.Z, self._present)
+
+    @property
+    def _present(self) -> TileSource[Array]:
+        assert not isinstance(self.present, Recipe)
+        return self.present
 
     def _gradient(self, alpha: float, A: Matrix, G: Matrix, slope: float) -> Point:
         """From those of the loss by A_k and by alpha."""
@@ -126,10 +139,17 @@ class BlockProblem(PairsProblem):
         return self.ridge / 2 * (alpha**2 * self.scale**2 + crossing + float(np.vdot(A, A)))
 
 
-def curvature_by_scale(objective: Objective, present: TileSource[Array]) -> float:
+def curvature_by_scale(objective: Objective, present: Distances) -> float:
     """The second derivative of `loss(alpha D0)` at alpha = 1, D0 being the present distances: a central difference."""
-    below, at, above = (objective.value(Scaled(1 + change, present)) for change in (-CHANGE, 0.0, CHANGE))
+    below, at, above = (objective.value(_scaled(1 + change, present)) for change in (-CHANGE, 0.0, CHANGE))
     return max(0.0, (below - 2 * at + above) / CHANGE**2)
+
+
+def _scaled(alpha: float, present: Distances) -> Distances:
+    if isinstance(present, Present):
+        return ScaledPresent(present.n_steps, alpha)
+    assert not isinstance(present, Recipe)
+    return Scaled(alpha, present)
 
 
 @dataclass

@@ -9,9 +9,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from samekind.compute.sources import PresentDistances
 from samekind.events import Event, Observer, unobserved
-from samekind.kernels.spectral import Norm, leading_factor
+from samekind.kernels.spectral import Norm
 from samekind.kernels.statistics import standard_error
 from samekind.objective import Objective, Weights
 from samekind.solvers.optimise.preconditioner import Preconditioner
@@ -19,8 +18,9 @@ from samekind.solvers.selection.block_solvers import BlockSolver, ExactBlocks, S
 from samekind.solvers.selection.blocks import BlockMetric, BlockProblem, curvature_by_scale
 from samekind.solvers.selection.scoring import Scoring
 from samekind.solvers.selection.search import ExactSearch, LazyOptions, LazySearch, Search
+from samekind.solvers.selection.site import SelectionSite
 from samekind.solvers.selection.state import SelectionResult, SelectionState, Step
-from samekind.store import FeatureStore, centred
+from samekind.store import FeatureStore
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def select_groups(
             state = replace(state, stopped_because=f"max_groups={most} rounds done")
             keep(state)
             break
-        weights = selection.objective.weights(selection.present).kept(over=weights)
+        weights = selection.objective.weights(selection.site.distances()).kept(over=weights)
         for of_all in (False, True):
             choice = search.best(weights, selection.metric, n_rounds, of_all=of_all)
             problem = selection.problem(choice.group)
@@ -95,7 +95,7 @@ def select_groups(
 
 def _search(selection: _Selection, groups: list[int], options: SelectionOptions) -> Search:
     """Line 4."""
-    scoring = Scoring(selection.objective, selection.store, options.ridge, options.norm)
+    scoring = Scoring(selection.objective, selection.site.store, options.ridge, options.norm)
     if options.search == "fast":
         return LazySearch(scoring, groups, options.seed, options.lazy)
     return ExactSearch(scoring, groups)
@@ -104,7 +104,7 @@ def _search(selection: _Selection, groups: list[int], options: SelectionOptions)
 def _block_solver(selection: _Selection, options: SelectionOptions) -> BlockSolver:
     """Line 5."""
     if options.search == "fast" and not selection.objective.is_sample:
-        return SampledBlocks(selection.present, options.tol, options.max_iter, options.seed, options.samples)
+        return SampledBlocks(selection.site, options.tol, options.max_iter, options.seed, options.samples)
     return ExactBlocks(options.tol, options.max_iter)
 
 
@@ -127,56 +127,58 @@ class _Selection:
     estimated from other anchors, which are not learned from.
     """
 
-    objective: Objective
-    store: FeatureStore
+    site: SelectionSite
     ridge: float
-    present: PresentDistances
-    held_out: Objective | None = None
-    held_out_distances: PresentDistances | None = None
+    held_out: SelectionSite | None = None
     samples: SampleOptions = field(default_factory=SampleOptions)
     metric: BlockMetric = field(default_factory=BlockMetric)
 
     @classmethod
     def begun(cls, objective: Objective, store: FeatureStore, options: SelectionOptions) -> _Selection:
         """At A = 0."""
-        room, held_out, distances = objective.memory.present, None, None
+        room, held_out, site = objective.memory.present, None, None
         if options.search == "fast":
             objective, held_out = _fitting(objective, room, options)
         if held_out is not None:
             share = int(room * options.held_out_share)
-            room, distances = room - share, PresentDistances(held_out.plan, held_out.dtype, share)
-        present = PresentDistances(objective.plan, objective.dtype, room)
+            room, site = room - share, SelectionSite(held_out, store, share)
         samples = options.samples or SampleOptions()
-        return cls(objective, store, options.ridge, present, held_out, distances, samples)
+        return cls(SelectionSite(objective, store, room), options.ridge, site, samples)
+
+    @property
+    def objective(self) -> Objective:
+        return self.site.objective
 
     def value(self) -> float:
         """f of the metric as it is."""
-        return self.objective.value(self.present) + self.ridge / 2 * self.metric.norm() ** 2
+        return self.objective.value(self.site.distances()) + self.ridge / 2 * self.metric.norm() ** 2
 
     def over_all_rows(self, value: float) -> tuple[float, dict[str, Any]]:
         """f over all rows, from its value for the rows learned from; and how far it may be off."""
         if not self.objective.is_sample:
             return value, {}
         details: dict[str, Any] = {"n_anchors": self.objective.n_anchors}
-        if self.held_out is None or self.held_out_distances is None:  # every row is an anchor
+        if self.held_out is None:  # every row is an anchor
             return value, details | {"estimated_error": 0.0}
-        estimates = self.held_out.batch_values(self.held_out_distances) + self.ridge / 2 * self.metric.norm() ** 2
+        estimates = self.held_out.objective.batch_values(self.held_out.distances())
+        estimates += self.ridge / 2 * self.metric.norm() ** 2
         details |= {"objective_on_anchors": value, "estimated_error": standard_error(estimates)}
         return float(estimates.mean()), details
 
     def problem(self, k: int) -> BlockProblem:
         """Line 5 for group k."""
-        Z = self._features(k)
+        Z = self.site.features(k)
         block = self.metric.block(k, Z.shape[1])
         return BlockProblem(
             self.objective,
             Z,
             self.ridge,
-            self.present,
+            self.site.distances(),
             self.metric.norm(),
             block,
             Preconditioner.of(Z, self.objective.relation.class_sizes, self.ridge),
             self._curvature_by_scale(),
+            group=k,
         )
 
     def _curvature_by_scale(self) -> float:
@@ -184,26 +186,22 @@ class _Selection:
         if not self.metric.blocks:
             return 0.0
         if self.objective.is_sample or self.objective.n_candidates <= self.samples.first:
-            return curvature_by_scale(self.objective, self.present)
+            return curvature_by_scale(self.objective, self.site.distances())
         rng = np.random.RandomState(len(self.metric.blocks))
         sample = self.objective.sampled_pairs(self.samples.smallest, rng)
-        return curvature_by_scale(sample, self.present.on(sample.plan, sample.executor))
+        return curvature_by_scale(sample, self.site.on(sample.plan))
 
     def take(self, step: Step, Z: NDArray[Any]) -> None:
-        codes = Z @ leading_factor(step.A, share=0.0).astype(Z.dtype)
-        for distances in (self.present, self.held_out_distances):
-            if distances is not None:
-                distances.update(step.alpha, codes, self.objective.executor)
+        for site in (self.site, self.held_out):
+            if site is not None:
+                site.log.append(step)
         Z = Z.astype(np.float64)
         self.metric.add(step.group, step.A, step.alpha, Z.T @ Z / len(Z))
 
     def replay(self, steps: Iterable[Step]) -> None:
         """One by one, as they were taken: so all sums are the same to the last digit."""
         for step in steps:
-            self.take(step, self._features(step.group))
-
-    def _features(self, k: int) -> NDArray[Any]:
-        return centred(self.store.panel([k], self.objective.relation.order))
+            self.take(step, self.site.features(step.group))
 
 
 def _fitting(objective: Objective, room: int, options: SelectionOptions) -> tuple[Objective, Objective | None]:

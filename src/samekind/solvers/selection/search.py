@@ -15,13 +15,13 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from samekind.kernels.laplacian import WeightTile
-from samekind.kernels.sketch import ClassLayout, Range, SketchedLaplacian
-from samekind.kernels.types import IntArray
+from samekind.kernels.sketch import ClassLayout, Range, SketchedLaplacian, Split, SplitForm
+from samekind.kernels.types import IntArray, Samples
 from samekind.objective import Weights
 from samekind.solvers.optimise.projected import Point
 from samekind.solvers.selection.blocks import BlockMetric
 from samekind.solvers.selection.scoring import Scoring
+from samekind.solvers.selection.site import SelectionSite, SketchForm
 
 
 @dataclass(frozen=True)
@@ -95,8 +95,11 @@ class LazySearch(Search):
         self.options = options or LazyOptions()
         self.scores: Point | None = None  # sketched, of each group the last known one
         self.range: Range | None = None
-        objective = scoring.objective
-        self.layout = ClassLayout.of(objective.relation.class_sizes, objective.memory.classes // 8)
+        objective, site = scoring.objective, scoring.objective.site
+        if isinstance(site, SelectionSite):
+            self.layout = site.layout
+        else:
+            self.layout = ClassLayout.of(objective.relation.class_sizes, objective.memory.classes // 8)
 
     def best(self, weights: Weights, metric: BlockMetric, n_rounds: int, *, of_all: bool = False) -> Choice:
         if of_all:
@@ -138,13 +141,16 @@ class LazySearch(Search):
         return np.sort(np.concatenate([leaders, drawn]))
 
     def _sketch(self, weights: Weights, n_rounds: int) -> SketchedLaplacian:
-        relation, rank = self.scoring.objective.relation, self.options.rank
+        objective, rank = self.scoring.objective, self.options.rank
         rng = np.random.RandomState([self.seed, n_rounds])
 
-        def same(tile: WeightTile) -> tuple[IntArray, IntArray]:
-            return relation.tile(tile.rows, tile.cols).same
+        def same(rows: Samples, cols: Samples) -> tuple[IntArray, IntArray]:
+            return objective.relation.tile(rows, cols).same
+
+        def into(form: SplitForm) -> Split:
+            return weights.into(form if objective.site is None else SketchForm(form.Y))[1]
 
         if self.range is None:
             self.range = Range.first(self.layout.n_samples, rank, rng)
-        laplacian, self.range = self.range.sketch(lambda form: weights.into(form)[1], self.layout, same, rank, rng)
+        laplacian, self.range = self.range.sketch(into, self.layout, same, rank, rng)
         return laplacian

@@ -1,0 +1,551 @@
+"""Work over pairs on the workers of a Dask cluster. dask is imported here only, and when it is needed.
+
+The driver runs the solvers, and hands out operations on shares of leaves or groups (see `compute.site`); each worker
+owns its leaves and keeps what belongs to them. Only `submit` is used: which worker does what is decided here, so that a
+share goes where its state is. A worker that dies, hangs or is cut off loses its share to others, which replay it; one
+that comes takes over a part. The result is the same in every bit, as sums are in a fixed order (`compute.reduction`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import queue
+import tempfile
+import time
+import uuid
+import warnings
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from samekind.compute.executor import Executor
+from samekind.compute.owners import Owners, striped
+from samekind.compute.packing import Packed, SharedFolder, packed
+from samekind.compute.site import Done, Message, Missing, Operation, Site, forget, perform
+from samekind.compute.worker import description
+
+MOST_FAILING = 3  # workers that fail at an operation, before it is given up
+IN_FLIGHT = 2  # shares of a worker that takes them one by one
+MOST_OWNERS = 8  # plans whose owners are remembered
+INSTALL = "A cluster needs dask.distributed: pip install 'samekind[cluster]'."
+
+
+class ClusterError(RuntimeError):
+    """The cluster could not go on; what was finished is in the checkpoint, where there is one."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Seconds that the driver waits."""
+
+    connect: float = 10.0  # for one attempt to reach the scheduler
+    gone: float = 60.0  # without a scheduler, or without any worker, before it gives up
+    silent: float = 12.0  # without a sign of life of a worker, before its share goes to others
+    operation: float = 3600.0  # for a single operation of a worker that is alive
+    poll: float = 0.5  # between two looks at the workers
+
+
+@dataclass
+class Traffic:
+    """Bytes of messages and results, of each worker."""
+
+    sent: dict[str, int] = field(default_factory=dict)
+    received: dict[str, int] = field(default_factory=dict)
+
+    def note(self, of: dict[str, int], worker: str, n_bytes: int) -> None:
+        of[worker] = of.get(worker, 0) + n_bytes
+
+
+@dataclass
+class _Task:
+    future: Any
+    worker: str
+    share: list[int]
+    began: float
+
+
+class DaskExecutor(Executor):
+    """The workers of a Dask cluster, and threads of this process for what is small; a context manager.
+
+    Parameters
+    ----------
+    address : str
+        Of the scheduler, such as "tcp://10.0.0.1:8786".
+    n_jobs : int or None
+        Threads of this process.
+    shared : path or None
+        A folder that this process and all workers see, for arrays in memory; None: the system's temporary folder, which
+        does for workers on this machine. Stores on disk must be at the same path everywhere.
+    security : distributed.Security or None
+        TLS certificates, as `dask.distributed` has them.
+    """
+
+    is_remote = True
+
+    def __init__(
+        self,
+        address: str,
+        n_jobs: int | None = None,
+        *,
+        shared: str | os.PathLike[str] | None = None,
+        security: Any = None,
+        limits: Limits | None = None,
+    ):
+        super().__init__(n_jobs)
+        self.address = address
+        self.security = security
+        self.limits = limits or Limits()
+        self.traffic = Traffic()
+        self.given_up: list[str] = []  # workers that died or hung, for those who want to know
+        self._local = Executor(n_jobs)
+        self._shared = SharedFolder(Path(shared or tempfile.gettempdir()))
+        self._known: dict[str, dict[str, int]] = {}  # worker -> site -> entries of its log that it has
+        self._ended: list[str] = []  # sites that nobody here needs any more
+        self._owners: dict[str, Owners] = {}
+        self._addresses: dict[str, str] = {}  # of the workers that are there, by name
+        self._seen: dict[str, tuple[float, float]] = {}  # worker -> last sign of life, and seconds of silence since
+        self._looked = time.monotonic()
+        self._checked: set[str] = set()  # workers whose processor and versions were compared
+        self._client: Any = None
+        self._connect()
+        warn_of_open_network(address, security)
+
+    def __deepcopy__(self, memo: Any) -> DaskExecutor:
+        return self  # scikit-learn copies parameters
+
+    def __sklearn_clone__(self) -> DaskExecutor:
+        return self
+
+    def __enter__(self) -> DaskExecutor:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        tokens = {token for known in self._known.values() for token in known}
+        if self._client is not None and getattr(self._client, "status", "") == "running":
+            with contextlib.suppress(Exception):
+                self._look()
+                gone = [
+                    self._client.submit(forget, name, sorted(tokens), workers=[address], pure=False)
+                    for name, address in self._addresses.items()
+                ]
+                for future in gone:
+                    future.result(timeout=2)
+        self._drop_client()
+        self._shared.close()
+
+    @property
+    def local(self) -> Executor:
+        return self._local
+
+    @property
+    def workers(self) -> list[str]:
+        """Names of the workers that are there, in the order in which they came."""
+        self._look()
+        return list(self._addresses)
+
+    def over_leaves(self, objective: Any, operation: Operation, *arguments: Any) -> Iterator[Any]:
+        site: Site | None = objective.site
+        if site is None:
+            yield from self._local.over_leaves(objective, operation, *arguments)
+            return
+        if site.token not in self._owners:
+            weakref.finalize(site, self._ended.append, site.token)
+            self._owners = dict(list(self._owners.items())[1 - MOST_OWNERS :])
+            self._owners[site.token] = Owners(objective.plan.leaf_costs)
+        owners = self._owners[site.token]
+
+        def shares(workers: Sequence[str], items: Sequence[int] | None) -> dict[str, list[int]]:
+            return owners.shares(workers, items)
+
+        for _, result in _Run(self, site, operation, arguments, shares).results():
+            yield result
+
+    def over_groups(
+        self, site: Site, operation: Operation, groups: Sequence[int], *arguments: Any
+    ) -> Iterator[tuple[Sequence[int], Any]]:
+        def shares(workers: Sequence[str], items: Sequence[int] | None) -> dict[str, list[int]]:
+            chosen = range(len(groups)) if items is None else items
+            made = striped([groups[at] for at in chosen], workers)
+            return {worker: [chosen[at] for at in places] for worker, places in made.items()}
+
+        if not len(groups):
+            return
+        yield from _Run(self, site, operation, arguments, shares, names=groups).results()
+
+    def over_items(
+        self, site: Site, operation: Operation, items: Sequence[int], size: int
+    ) -> Iterator[tuple[Sequence[int], Any]]:
+        yield from _Run(self, site, operation, (), None, names=items, size=size).results()
+
+    # -- the workers ---------------------------------------------------------------------------------------------------
+
+    def _connect(self) -> None:
+        """To the scheduler, until there is one or the limit is reached."""
+        distributed = _distributed()
+        patience, problem = _Patience(self.limits.gone, 2 * self.limits.connect), ""
+        self._drop_client()
+        while True:
+            try:
+                with _quiet():
+                    self._client = distributed.Client(
+                        self.address,
+                        timeout=self.limits.connect,
+                        set_as_default=False,
+                        security=self.security,
+                        name="samekind",
+                    )
+                return
+            except (OSError, TimeoutError, ValueError) as error:
+                if isinstance(error, ValueError):
+                    raise ValueError(f"--scheduler {self.address!r} is no address of a scheduler: {error}") from error
+                problem = str(error)
+            if patience.is_over():
+                raise ClusterError(
+                    f"No scheduler answers at {self.address} for {self.limits.gone:.0f} s ({problem}). Start one with "
+                    "`dask scheduler`; a fit with a checkpoint goes on where it stopped."
+                )
+            time.sleep(self.limits.poll)
+
+    def _drop_client(self) -> None:
+        if self._client is not None:
+            with contextlib.suppress(Exception), _quiet():
+                self._client.close(timeout=1)
+            self._client = None
+
+    def _look(self) -> bool:
+        """Learn which workers are there and alive; False where the scheduler does not answer."""
+        client = self._client
+        if client is None or client.status != "running":
+            return False
+        try:
+            info = client.sync(client.scheduler.identity, n_workers=-1, callback_timeout=self.limits.connect)
+        except Exception:
+            return False
+        # Only time in which this process looked counts: it may have been busy, or stopped together with the workers.
+        now, there = time.monotonic(), {}
+        waited, self._looked = min(now - self._looked, 4 * self.limits.poll), now
+        for address, worker in info["workers"].items():
+            name, seen = str(worker["name"]), worker["last_seen"]
+            before, silent = self._seen.get(name, (None, 0.0))
+            self._seen[name] = seen, 0.0 if before != seen else silent + waited
+            works = worker.get("status", "running") in ("running", "paused", "undefined", "init")
+            if works and self._seen[name][1] <= self.limits.silent:
+                there[name] = address
+        kept = {name: there[name] for name in self._addresses if name in there}
+        self._addresses = kept | {name: address for name, address in there.items() if name not in kept}
+        return True
+
+    def _available(self) -> dict[str, str]:
+        """Workers by name; waits for one, and for the scheduler, as long as the limit allows."""
+        patience = _Patience(self.limits.gone, 2 * self.limits.connect)
+        while True:
+            if not self._look():
+                self._connect()
+            elif self._addresses:
+                return self._addresses
+            if patience.is_over():
+                last = f" The last ones: {', '.join(self.given_up[-3:])}." if self.given_up else ""
+                raise ClusterError(
+                    f"The scheduler at {self.address} has had no worker for {self.limits.gone:.0f} s.{last} Start some "
+                    f"with `samekind worker {self.address}`; a fit with a checkpoint goes on where it stopped."
+                )
+            time.sleep(self.limits.poll)
+
+    def _compare(self, workers: Sequence[str]) -> None:
+        """Warn of workers whose processors or libraries differ from this process's: then last bits may."""
+        new = [worker for worker in workers if worker not in self._checked]
+        self._checked |= set(new)
+        own = description()
+        for worker in new:
+            try:
+                asked = self._client.submit(description, workers=[self._addresses[worker]], pure=False)
+                other = asked.result(timeout=self.limits.connect)
+            except Exception:
+                self._checked.discard(worker)
+                continue
+            differing = [
+                f"{name} {other.get(name)} instead of {own[name]}" for name in own if other.get(name) != own[name]
+            ]
+            if differing:
+                warnings.warn(
+                    f"Worker {worker} computes with {'; '.join(differing)}: results may depend in their last digits on "
+                    "who computes what. Distances agree to about 1e-5.",
+                    UserWarning,
+                    stacklevel=2,
+                )
+
+    def _ended_for(self, worker: str) -> list[str]:
+        """Sites that the driver is done with, and the worker may still have."""
+        known = self._known.setdefault(worker, {})
+        ended = [token for token in self._ended if token in known]
+        for token in ended:
+            known.pop(token)
+        return ended
+
+    def _is_there(self, worker: str) -> bool:
+        return worker in self._addresses
+
+
+class _Patience:
+    """Whether a limit is reached, a process that was stopped meanwhile counting as one that waited for a moment."""
+
+    def __init__(self, limit: float, longest: float):
+        self.limit, self.longest = limit, longest
+        self.spent, self.last = 0.0, time.monotonic()
+
+    def is_over(self) -> bool:
+        now = time.monotonic()
+        self.spent, self.last = self.spent + min(now - self.last, self.longest), now
+        return self.spent > self.limit
+
+
+class _Run:
+    """One operation on all shares, whatever happens to the workers meanwhile."""
+
+    def __init__(
+        self,
+        executor: DaskExecutor,
+        site: Site,
+        operation: Operation,
+        arguments: tuple[Any, ...],
+        shares: Callable[[Sequence[str], Sequence[int] | None], dict[str, list[int]]] | None,
+        names: Sequence[int] | None = None,
+        size: int = 1,
+    ):
+        self.executor = executor
+        self.site = site
+        self.operation = operation
+        self.arguments = packed(arguments)
+        self.shares = shares  # of workers, of some items or all; None: whoever is free gets the next
+        self.names = names  # what items of a share are called; themselves where None
+        self.size = size  # of the shares of those who are free
+        self.waiting: deque[list[int]] = deque()
+        self.looked = time.monotonic()
+        self.tasks: dict[str, _Task] = {}
+        self.ended: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self.recipe: Packed | None = None
+        self.failing: set[str] = set()  # workers that could not do their work, for a reason of their machine maybe
+
+    def results(self) -> Iterator[tuple[list[int], Any]]:
+        try:
+            self._hand_out(None)
+            while self.tasks:
+                key = None
+                with contextlib.suppress(queue.Empty):
+                    key = self.ended.get(timeout=self.executor.limits.poll)
+                if key in self.tasks:
+                    yield from self._take(key)
+                if time.monotonic() - self.looked > self.executor.limits.poll:
+                    self._check_workers()
+                self._top_up()
+        finally:
+            self._cancel(list(self.tasks))
+
+    def _hand_out(self, items: Sequence[int] | None) -> None:
+        workers = list(self.executor._available())
+        self.executor._compare(workers)
+        if self.shares is None:
+            assert self.names is not None
+            places = list(range(len(self.names)) if items is None else items)
+            self.waiting.extend(places[at : at + self.size] for at in range(0, len(places), self.size))
+            self._top_up()
+            return
+        for worker, share in self.shares(workers, items).items():
+            self._submit(worker, share)
+
+    def _top_up(self) -> None:
+        """Those who have little to do get more."""
+        for worker in [name for name in self.executor._addresses if name not in self.failing]:
+            busy = sum(task.worker == worker for task in self.tasks.values())
+            while self.waiting and busy < IN_FLIGHT:
+                self._submit(worker, self.waiting.popleft())
+                busy += 1
+
+    def _submit(self, worker: str, share: list[int], *, everything: bool = False, has: int | None = None) -> None:
+        executor, site = self.executor, self.site
+        known = executor._known.setdefault(worker, {})
+        if everything:
+            known.pop(site.token, None)
+        elif has is not None:
+            known[site.token] = has
+        since = known.get(site.token)
+        if since is None and self.recipe is None:
+            self.recipe = executor._shared.packed(site)
+        message = packed(
+            Message(
+                worker,
+                executor._ended_for(worker),
+                site.token,
+                self.recipe if since is None else None,
+                since or 0,
+                site.log[since or 0 :],
+                self.operation,
+                share if self.names is None else [self.names[at] for at in share],
+                self.arguments,
+            )
+        )
+        executor.traffic.note(executor.traffic.sent, worker, len(message.data))
+        key = f"samekind-{getattr(self.operation, '__name__', 'operation')}-{uuid.uuid4().hex}"
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)  # of large graphs: these are few, and meant
+                future = executor._client.submit(
+                    perform_packed,
+                    message.data,
+                    key=key,
+                    workers=[executor._addresses[worker]],
+                    allow_other_workers=False,
+                    pure=False,
+                )
+        except Exception:
+            self._lost(worker)
+            self._hand_out(share)
+            return
+        self.tasks[key] = _Task(future, worker, share, time.monotonic())
+        future.add_done_callback(lambda _, key=key: self.ended.put(key))
+
+    def _take(self, key: str) -> Iterator[tuple[list[int], Any]]:
+        """What became of a task: a result, or a share to hand out again."""
+        task = self.tasks.pop(key)
+        error: BaseException | None = None
+        try:
+            if task.future.status == "error":
+                error = task.future.exception(timeout=self.executor.limits.connect)
+            else:
+                data = task.future.result(timeout=self.executor.limits.connect)
+        except Exception:  # the worker or the connection went, rather than the work
+            self._lost(task.worker)
+            self._hand_out(task.share)
+            return
+        finally:
+            with contextlib.suppress(Exception):
+                task.future.release()
+        if error is not None:
+            self._failed(task, error)
+            return
+        self.executor.traffic.note(self.executor.traffic.received, task.worker, len(data))
+        answer: Done | Missing = Packed(data).load()
+        if isinstance(answer, Missing):
+            self._submit(task.worker, task.share, everything=answer.site, has=None if answer.site else answer.entries)
+            return
+        self.executor._known[task.worker][self.site.token] = len(self.site.log)
+        yield task.share, answer.result
+
+    def _failed(self, task: _Task, error: BaseException) -> None:
+        """Dask's word for a worker that died: others do it. An error of the work: tried elsewhere, then told."""
+        if isinstance(error, _distributed().scheduler.KilledWorker):
+            self._lost(task.worker)
+            self._hand_out(task.share)
+            return
+        executor = self.executor
+        self.failing.add(task.worker)
+        others = [name for name in executor._available() if name not in self.failing]
+        if len(self.failing) < MOST_FAILING and others:
+            self._submit(others[0], task.share)
+            return
+        raise told(error, task.worker, executor._addresses.get(task.worker, "gone"))
+
+    def _check_workers(self) -> None:
+        """Shares of workers that are gone, silent, or beyond the limit go to others."""
+        executor, now = self.executor, time.monotonic()
+        self.looked = now
+        if not executor._look():
+            executor._connect()
+            lost = list(self.tasks)
+        else:
+            lost = [key for key, task in self.tasks.items() if not executor._is_there(task.worker)]
+            for task in self.tasks.values():
+                if now - task.began > executor.limits.operation:
+                    raise ClusterError(
+                        f"Worker {task.worker} has worked for more than {executor.limits.operation:.0f} s on one "
+                        "operation, and still gives signs of life. See what keeps it; a fit with a checkpoint goes on "
+                        "where it stopped."
+                    )
+        share = [item for key in lost for item in self.tasks[key].share]
+        for worker in {self.tasks[key].worker for key in lost}:
+            self._lost(worker)
+        self._cancel(lost)
+        if share:
+            self._hand_out(share)
+
+    def _lost(self, worker: str) -> None:
+        executor = self.executor
+        executor.given_up.append(worker)
+        executor._known.pop(worker, None)
+        address = executor._addresses.pop(worker, None)
+        logging.getLogger("samekind.cluster").info("worker %s at %s is given up", worker, address)
+
+    def _cancel(self, keys: list[str]) -> None:
+        for key in keys:
+            task = self.tasks.pop(key)
+            with contextlib.suppress(Exception):
+                task.future.release()  # which nobody else wants
+
+
+def perform_packed(data: bytes) -> bytes:
+    """The task that is submitted: bytes in, bytes out, so that the scheduler need not know what they are."""
+    return packed(perform(Packed(data).load())).data
+
+
+def told(error: BaseException, worker: str, address: str) -> BaseException:
+    """An error of the work, with the worker's name: files are those of its machine."""
+    if isinstance(error, OSError | MemoryError) or type(error).__name__ == "StoreError":
+        made = ClusterError(f"Worker {worker} ({address}): {error}")
+        made.__cause__ = error
+        return made
+    error.add_note(f"on worker {worker} ({address})")
+    return error
+
+
+def warn_of_open_network(address: str, security: Any) -> None:
+    """Whoever reaches a scheduler without TLS can run code on its workers."""
+    host = address.partition("://")[2].rpartition(":")[0]
+    near = host.startswith("127.") or host in ("localhost", "::1", "[::1]") or address.startswith(("inproc", "ucx+ib"))
+    if not near and not address.startswith("tls") and security is None:
+        warnings.warn(
+            f"The cluster at {address} has no TLS: whoever reaches that port can run code on its workers and read what "
+            "is sent. Use tls:// with certificates (docs/scaling.md), or a network of its own.",
+            UserWarning,
+            stacklevel=3,
+        )
+
+
+def tls(ca: str | None, certificate: str | None, key: str | None) -> Any:
+    """TLS files as dask wants them; None where none are given."""
+    if not (ca or certificate or key):
+        return None
+    if not (ca and certificate and key):
+        raise ValueError("TLS needs three files: --tls-ca-file, --tls-cert and --tls-key.")
+    names = ("client", "worker", "scheduler")
+    own = {f"tls_{name}_cert": certificate for name in names} | {f"tls_{name}_key": key for name in names}
+    return _distributed().Security(tls_ca_file=ca, require_encryption=True, **own)
+
+
+def _distributed() -> Any:
+    try:
+        import distributed
+    except ImportError as error:
+        raise ImportError(INSTALL) from error
+    return distributed
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without dask's own reports of connections that come and go: what matters is told as an error."""
+    loggers = [logging.getLogger(name) for name in ("distributed.client", "distributed.core", "distributed.comm")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

@@ -1,0 +1,82 @@
+"""Where step 2 is done: the features, and the recipes that are opened there. A or L travels, Z does not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from samekind.compute.site import Recipe, Share, Site
+from samekind.compute.sources import FactoredDistances
+from samekind.kernels.laplacian import GramForm, ProductForm
+from samekind.kernels.spectral import Matrix
+from samekind.kernels.types import Array
+from samekind.objective import Objective
+
+
+class JointSite(Site):
+    """The objective and Z (N, D)."""
+
+    def __init__(self, objective: Objective, Z: Array, token: str | None = None):
+        super().__init__(token)
+        self.objective: Objective = replace(objective, site=self)
+        self.Z = Z
+        self._last: tuple[Matrix, Array] | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return JointSite, (replace(self.objective, site=None), self.Z, self.token)
+
+    def times(self, M: Matrix) -> Array:
+        """Z M; that of the last M is remembered, since distances and gradient need the same."""
+        if self._last is None or not np.array_equal(self._last[0], M):
+            self._last = M.copy(), product(self.objective, self.Z, M)
+        return self._last[1]
+
+    def release(self) -> None:
+        super().release()
+        self._last = None
+
+
+def product(objective: Objective, Z: Array, M: Matrix) -> Array:
+    """Z M"""
+    M = M.astype(Z.dtype)
+    return np.concatenate(list(objective.over_blocks(lambda rows: Z[rows] @ M)))
+
+
+@dataclass(frozen=True, eq=False)
+class Quadratic(Recipe):
+    """D(A; Z)"""
+
+    A: Matrix
+
+    def open(self, site: JointSite, leaves: Share) -> FactoredDistances:
+        return FactoredDistances.quadratic(site.Z, site.times(self.A))
+
+
+@dataclass(frozen=True, eq=False)
+class Euclidean(Recipe):
+    """D(L L^T; Z)"""
+
+    L: Matrix
+
+    def open(self, site: JointSite, leaves: Share) -> FactoredDistances:
+        return FactoredDistances.euclidean(site.times(self.L))
+
+
+@dataclass(frozen=True)
+class GramOfFeatures(Recipe):
+    """The gradient by A."""
+
+    def open(self, site: JointSite, leaves: Share) -> GramForm:
+        return GramForm(site.Z)
+
+
+@dataclass(frozen=True, eq=False)
+class LaplacianOfCodes(Recipe):
+    """`(S - W - W^T) Z L`"""
+
+    L: Matrix
+
+    def open(self, site: JointSite, leaves: Share) -> ProductForm:
+        return ProductForm(site.times(self.L))
