@@ -44,6 +44,7 @@ from samekind.relation import Relation
 from samekind.solvers.joint import JointOptions, JointProblem, solve_joint
 from samekind.solvers.selection import SelectionOptions, select_groups
 from samekind.store import DiskStore, Family, StoreWriter, centred
+from samekind.threads import single_threaded_blas
 from tests.clusters import Processes
 
 SIZE, PER_CLASS, LAZY_RANK = 8, 10, 32
@@ -105,7 +106,8 @@ class Data:
             return False
 
         options = SelectionOptions(1.0, self.sizes.rounds, search="fast", tol=1e-2)
-        made = select_groups(self.objective(executor), self.store, options, observe=observe, **run)
+        with single_threaded_blas():  # as the estimators do
+            made = select_groups(self.objective(executor), self.store, options, observe=observe, **run)
         return {k: block.tobytes() for k, block in made.metric.blocks.items()}, seen, made.objective
 
     def step2(self, executor: Executor) -> Any:
@@ -116,7 +118,8 @@ class Data:
             return False
 
         options = JointOptions(solver="factored", n_components=self.sizes.rank, max_iter=self.sizes.iterations)
-        made = solve_joint(JointProblem(self.objective(executor), self.Z, 0.5), options, observe=observe)
+        with single_threaded_blas():
+            made = solve_joint(JointProblem(self.objective(executor), self.Z, 0.5), options, observe=observe)
         return made.L.tobytes(), seen, made.objective
 
 
