@@ -78,7 +78,7 @@ class Data:
     def made(cls, sizes: Sizes, folder: Path) -> "Data":
         rng = np.random.default_rng(0)
         y = np.repeat(np.arange(sizes.n // PER_CLASS), PER_CLASS)
-        family = Family("made up", SIZE, [f"{k}" for k in range(sizes.groups)])
+        family = Family("made", SIZE, [f"{k}" for k in range(sizes.groups)])
         images = [(f"{i}", f"{label:06d}") for i, label in enumerate(y)]
         with StoreWriter.open(folder, families=[family], front_end={}, images=images, shard_rows=sizes.n) as writer:
             (shard,) = writer.pending()
@@ -88,7 +88,7 @@ class Data:
                 array[k] = centres[y] + rng.normal(size=(sizes.n, SIZE))
             rows = list(range(sizes.n))
             writer.write(
-                shard, {"made up": array}, rows=rows, skipped={}, notes={}, digests=[f"{i:032x}" for i in rows]
+                shard, {"made": array}, rows=rows, skipped={}, notes={}, digests=[f"{i:032x}" for i in rows]
             )
         store = DiskStore.open(folder, n_jobs=1)
         Z = centred(store.panel(range(sizes.dims // SIZE), np.arange(sizes.n)))
