@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from clustermodel import Rates, plans, step2_seconds
+from clustermodel import ASSUMED, Rates, plans, step2_seconds
 from harness import Report, parser, seconds_of
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -87,9 +87,7 @@ class Data:
                 centres = strength * rng.normal(size=(y[-1] + 1, SIZE))
                 array[k] = centres[y] + rng.normal(size=(sizes.n, SIZE))
             rows = list(range(sizes.n))
-            writer.write(
-                shard, {"made": array}, rows=rows, skipped={}, notes={}, digests=[f"{i:032x}" for i in rows]
-            )
+            writer.write(shard, {"made": array}, rows=rows, skipped={}, notes={}, digests=[f"{i:032x}" for i in rows])
         store = DiskStore.open(folder, n_jobs=1)
         Z = centred(store.panel(range(sizes.dims // SIZE), np.arange(sizes.n)))
         return cls(sizes, store, y, Z)
@@ -308,8 +306,7 @@ def main() -> None:
     arguments.add_argument("--plan", action="store_true", help="print the plans of docs/scaling.md")
     given = arguments.parse_args()
     if given.plan:
-        rates = Rates.measured(0.01)
-        print(rates, *plans(rates), sep="\n")
+        print(ASSUMED, *plans(), sep="\n")
         return
     run(QUICK if given.quick else FULL, Report("cluster"))
 

@@ -1,8 +1,8 @@
 """The driver against many workers that sleep: what it costs to hand out work and to add up what comes back.
 
 Each of W workers, all in this process, sleeps for the time that the cost model (clustermodel.py) gives its share of one
-evaluation of step 2, and answers with as many bytes as its sums would have. The driver does what it does in a fit: hands
-out shares, waits, unpacks, adds up in the fixed order.
+evaluation of step 2, and answers with as many bytes as its sums would have. The driver does what it does in a fit:
+hands out shares, waits, unpacks, adds up in the fixed order.
 
 efficiency_W   modelled seconds of the work alone over seconds of the evaluation, with W workers. At 32: at least 0.7
 
