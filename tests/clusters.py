@@ -22,6 +22,7 @@ from samekind.solvers.selection import SelectionOptions, select_groups
 from samekind.solvers.selection.block_solvers import SampleOptions
 from samekind.solvers.selection.search import LazyOptions
 from samekind.store import ArrayStore, FeatureGroups, centred
+from samekind.threads import single_threaded_blas
 
 LOSSES = {"pairwise": PairwiseLoss(3.0), "triplet": TripletLoss(1e3)}
 STARTED_WITHIN = 90  # seconds
@@ -58,9 +59,10 @@ def selected(executor, X, y, *, loss="pairwise", search="fast", n_rounds=4, memo
         events.append((event.iteration, event.objective, event.rank, event.details))
         return False
 
-    result = select_groups(
-        objective_on(X, y, loss, executor, memory), store, options, observe=observe, keep=states.append, **run
-    )
+    with single_threaded_blas():  # as the estimators do
+        result = select_groups(
+            objective_on(X, y, loss, executor, memory), store, options, observe=observe, keep=states.append, **run
+        )
     return result, events, states
 
 
@@ -77,7 +79,8 @@ def joined(executor, X, y, *, loss="pairwise", solver="factored", anchors="all",
     options = JointOptions(
         solver=solver, n_components=5, max_iter=max_iter, anchors=anchors, first_anchors=128, keep_every=1
     )
-    return solve_joint(problem, options, observe=observe, keep=states.append, **run), events, states
+    with single_threaded_blas():
+        return solve_joint(problem, options, observe=observe, keep=states.append, **run), events, states
 
 
 def same_selection(one, other):

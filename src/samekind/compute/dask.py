@@ -245,6 +245,8 @@ class DaskExecutor(Executor):
 
     def _available(self) -> dict[str, str]:
         """Workers by name; waits for one, and for the scheduler, as long as the limit allows."""
+        if self._addresses and time.monotonic() - self._looked < self.limits.poll:
+            return self._addresses
         patience = _Patience(self.limits.gone, 2 * self.limits.connect)
         while True:
             if not self._look():

@@ -70,6 +70,7 @@ async def _work(address: str, name: str, security: Any, give_up: float, say: Cal
 def description() -> dict[str, str]:
     """What decides the last bits of a result: processor, and the libraries that compute."""
     import numpy
+    import scipy.linalg  # noqa: F401 - loads a BLAS of its own
     import threadpoolctl
 
     from samekind._version import __version__

@@ -1,8 +1,7 @@
-"""Centroids of the cells of an approximate search, in groups, so that the nearest are found without reading all.
+"""Centroids of the cells of an approximate search, found by k-means of k-means.
 
-K-means of k-means: groups of points around few centroids, then cells in each group, then rounds of Lloyd's algorithm
-over all cells. Cells are small (`ROWS_PER_CELL`): with few large ones, entries of one class lie in many of them.
-Faiss does the k-means.
+Groups of points around few centroids, then cells in each group, then rounds of Lloyd's algorithm over all cells, in
+which a point is compared with the cells of the groups nearest to it. Faiss does the k-means.
 """
 
 from __future__ import annotations
@@ -18,14 +17,12 @@ from samekind.gallery.errors import GalleryError
 Floats32 = NDArray[np.float32]
 Ints = NDArray[np.int64]
 
-ROWS_PER_CELL = 64
+PER_CELL = 4.0  # cells are so many times the square root of rows
 MOST_CELLS = 65_536
-TRAINED_ROWS = 16  # per cell
+TRAINED_ROWS = 64  # per cell
 ROUNDS = 8  # of k-means
 REFINED = 2  # rounds over all cells
-GROUPS_ASSIGNED = 8  # nearest groups in which the nearest cell of a point is looked for
-GROUPS_READ = 8  # nearest groups in which the nearest cells of a query are looked for, at least
-CELLS_READ = 8  # centroids that are compared with a query per cell that is wanted, at least
+NEAR_GROUPS = 8  # groups in which the nearest cell of a point is looked for
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,23 +36,9 @@ class Centroids:
     def __len__(self) -> int:
         return len(self.points)
 
-    def nearest(self, query: Floats32, n: int) -> Ints:
-        """The n nearest cells of a query (width,), the nearest first, among those of the groups nearest to it."""
-        order = np.argsort(_squares(self.groups) - 2 * (self.groups @ query), kind="stable")
-        held = np.cumsum(np.diff(self.starts)[order])
-        enough = int(np.searchsorted(held, min(CELLS_READ * n, held[-1]))) + 1
-        read = order[: max(enough, GROUPS_READ)]
-        cells = np.concatenate([np.arange(self.starts[g], self.starts[g + 1]) for g in read])
-        points = self.points[cells]
-        distances = _squares(points) - 2 * (points @ query)
-        n = min(n, len(cells))
-        chosen = np.argpartition(distances, n - 1)[:n]
-        found: Ints = cells[chosen[np.argsort(distances[chosen], kind="stable")]].astype(np.int64)
-        return found
-
     def assigned(self, rows: Floats32) -> Ints:
         """The nearest cell of each row (m, width), in the groups nearest to it."""
-        n_groups = min(GROUPS_ASSIGNED, len(self.groups))
+        n_groups = min(NEAR_GROUPS, len(self.groups))
         near = np.argpartition(_squares(self.groups) - 2 * (rows @ self.groups.T), n_groups - 1, axis=1)[:, :n_groups]
         best, cells = np.full(len(rows), np.inf, np.float32), np.zeros(len(rows), np.int64)
         for group in range(len(self.groups)):
@@ -87,7 +70,7 @@ class Centroids:
 
 
 def n_cells_for(n_rows: int) -> int:
-    return int(min(max(1, n_rows // ROWS_PER_CELL), MOST_CELLS))
+    return int(min(max(1, PER_CELL * n_rows**0.5), MOST_CELLS, n_rows))
 
 
 def find_centroids(sample: Floats32, n_cells: int, batch: int) -> Centroids:

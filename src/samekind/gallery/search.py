@@ -5,13 +5,14 @@ Threads share blocks of rows. Each has lists of its own, which are merged; equal
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from samekind.gallery.cells import Cells, SegmentCells
+from samekind.gallery.cells import Cells
 from samekind.gallery.view import Segment, View
 from samekind.kernels.types import BoolArray, IntArray
 from samekind.threads import ThreadPool, single_threaded_blas
@@ -51,12 +52,12 @@ class _Lists:
 def nearest(
     view: View, query: Floats, k: int, allowed: Allowed, n_jobs: int | None, cells: Cells | None = None
 ) -> Nearest:
-    """One query (width,); with cells, only the rows in those nearest to the query, and those in no cell."""
+    """One query (width,); with cells, only the candidates that these give, and the rows in no cell."""
     from samekind.kernels.nearest import NearestSoFar
 
     shared = np.full(1, np.inf)
-    probed = None if cells is None else cells.probed(query)
-    tasks = [task for segment in view.segments for task in _tasks(view, segment, allowed, cells, probed)]
+    near = {} if cells is None or allowed is not None else cells.candidates(query)
+    tasks = [task for segment in view.segments for task in _tasks(view, segment, allowed, cells, near)]
     waiting = iter(tasks)  # taken by whichever thread is free
 
     def search(_: int) -> _Lists:
@@ -125,17 +126,16 @@ class _Task:
     blocks: IntArray | None = None
     allowed: BoolArray | None = None
     rows: IntArray | None = None
-    cells: tuple[SegmentCells, IntArray] | None = None
+    near: IntArray | None = None
 
     def search(self, query: Floats, nearest: NearestSoFar) -> int:
         """Into the lists of the nearest; returns how many distances were computed."""
-        from samekind.kernels.nearest import QuantisedRows, nearest_in_blocks, nearest_in_cells, nearest_of_rows
+        from samekind.kernels.nearest import QuantisedRows, nearest_in_blocks, nearest_in_rows, nearest_of_rows
 
         segment = self.segment
         quantised = QuantisedRows(segment.int8, segment.scales, self.block_rows, segment.codes, segment.first_place)
-        if self.cells is not None:
-            lists, probed = self.cells
-            return int(nearest_in_cells(probed, lists.starts, lists.members, quantised, query, nearest))
+        if self.near is not None:
+            return int(nearest_in_rows(self.near, quantised, query, nearest))
         if self.rows is not None:
             offsets, lists_so_far = self._offsets(self.rows), (nearest.distances, nearest.places)
             nearest_of_rows(segment.codes, offsets, self.rows, segment.first_place, query, *lists_so_far)
@@ -150,7 +150,9 @@ class _Task:
         return self.segment.form.offsets(self.segment.codes[rows])
 
 
-def _tasks(view: View, segment: Segment, allowed: Allowed, cells: Cells | None, probed: IntArray | None) -> list[_Task]:
+def _tasks(
+    view: View, segment: Segment, allowed: Allowed, cells: Cells | None, near: Mapping[int, IntArray]
+) -> list[_Task]:
     """Work on a segment in pieces that several threads share evenly."""
     size = view.layout.block_rows
     chosen = None if allowed is None else allowed[segment.state.number]
@@ -162,8 +164,8 @@ def _tasks(view: View, segment: Segment, allowed: Allowed, cells: Cells | None, 
     tail = np.arange(len(segment.int8), segment.state.rows)
     tail = tail if mask is None else tail[mask[tail]]
     by_blocks = [_Task(segment, size, part, mask) for part in _pieces(blocks, 4)]
-    if lists is not None and probed is not None:
-        by_blocks += [_Task(segment, size, cells=(lists, part)) for part in _pieces(probed, -(-len(probed) // 2))]
+    if lists is not None:
+        by_blocks.append(_Task(segment, size, near=near[segment.state.number]))
     return by_blocks + [_Task(segment, size, rows=part) for part in _pieces(tail, size // 8)]
 
 

@@ -250,8 +250,8 @@ def nearest_in_blocks(blocks: Any, allowed: Any, quantised: Any, query: Any, nea
 
 
 @compiled_exactly
-def nearest_in_cells(cells: Any, starts: Any, members: Any, quantised: Any, query: Any, nearest: Any) -> Any:
-    """The same for the rows `members[starts[c] : starts[c + 1]]` of some cells c, wherever they are; -1 is no row."""
+def nearest_in_rows(chosen: Any, quantised: Any, query: Any, nearest: Any) -> Any:
+    """The same for some rows, wherever they are."""
     rows, scales, block_rows, codes, first_place = quantised
     shared, distances, places = nearest
     padded = rows.shape[1] - TAIL
@@ -264,24 +264,20 @@ def nearest_in_cells(cells: Any, starts: Any, members: Any, quantised: Any, quer
     lanes = np.empty(8)
     length = _squared_length(query)
     computed, last = 0, len(distances) - 1
-    for cell in cells:
-        for at in range(starts[cell], starts[cell + 1]):
-            row = members[at]
-            if row < 0:
-                continue
-            block, product = row // block_rows, np.int32(0)
-            own, of_query = rows[row], integers[block]
-            for d in range(padded):
-                product += np.int32(own[d]) * np.int32(of_query[d])
-            norm, error = np.float64(bounds[row, at_norm]), np.float64(bounds[row, at_norm + 1])
-            offset = offsets[row, at_offset]
-            lower = _lower_bound(length, norm, error, offset, steps[block], product, missing[block])
-            if lower <= min(shared[0], distances[last]):
-                distance = _distance(codes, row, query, lanes) + offset
-                _insert(distances, places, distance, first_place + row)
-                computed += 1
-        if distances[last] < shared[0]:
-            shared[0] = distances[last]
+    for row in chosen:
+        block, product = row // block_rows, np.int32(0)
+        own, of_query = rows[row], integers[block]
+        for d in range(padded):
+            product += np.int32(own[d]) * np.int32(of_query[d])
+        norm, error = np.float64(bounds[row, at_norm]), np.float64(bounds[row, at_norm + 1])
+        offset = offsets[row, at_offset]
+        lower = _lower_bound(length, norm, error, offset, steps[block], product, missing[block])
+        if lower <= min(shared[0], distances[last]):
+            distance = _distance(codes, row, query, lanes) + offset
+            _insert(distances, places, distance, first_place + row)
+            computed += 1
+    if distances[last] < shared[0]:
+        shared[0] = distances[last]
     return computed
 
 
