@@ -93,7 +93,7 @@ def test_a_gallery_on_a_server_is_searched_and_changed(own, server):
     process, said = start(secret, "--port", 0, SAMEKIND_TOKEN=TOKEN)
     assert "30 entries" in said
     address = re.search(r"http://127\.0\.0\.1:\d+", said)[0]
-    with httpx.Client(base_url=address, headers=BEARER, timeout=60) as client:
+    with httpx.Client(base_url=address, headers=BEARER, timeout=600) as client:
         data = own.picture(4, 3).read_bytes()
         sent = {"picture": client.post("/api/pictures", content=data, headers=PNG).json()["picture"]}
         found = client.post("/api/search", json=sent | {"k": 5}).json()
