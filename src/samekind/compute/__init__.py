@@ -11,7 +11,7 @@
       |-- reduction   in which order sums over strips are taken         leaves_of, reduced, total_of
       '-- memory      what each of them may take of `memory_budget`     MemoryBudget
 
-    beyond one machine: cluster (`samekind.cluster`, local processes), dask (DaskExecutor), worker (the process of
+    beyond one machine: cluster (`samekind.cluster`, local processes), dask (DaskExecutor), running (one operation on all workers), worker (the process of
     `samekind worker`), owners (who has which leaves), packing (bytes that travel)
 
 `Objective` goes through the strips of a plan: for each tile it asks a source for distances, the relation for the pairs,
