@@ -8,29 +8,41 @@ that comes takes over a part. The result is the same in every bit, as sums are i
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import os
+import socket
 import tempfile
 import time
 import warnings
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from samekind.compute.executor import Executor
+from samekind.compute.machine import description
 from samekind.compute.owners import Owners, striped
 from samekind.compute.packing import SharedFolder
 from samekind.compute.running import ClusterError, Run
 from samekind.compute.site import Operation, Site, forget
-from samekind.compute.worker import description
+from samekind.threads import limit_threads
+
+__all__ = ["ClusterError", "DaskExecutor", "Limits", "run_worker", "tls"]
 
 MOST_OWNERS = 8  # plans whose owners are remembered
-__all__ = ["ClusterError", "DaskExecutor", "Limits", "tls"]
-
 INSTALL = "A cluster needs dask.distributed: pip install 'samekind[cluster]'."
+
+
+TIMEOUTS = {
+    "distributed.comm.timeouts.connect": "10s",
+    "distributed.comm.timeouts.tcp": "12s",  # a peer that is cut off is noticed then
+    "distributed.worker.profile.enabled": False,
+    "distributed.admin.tick.limit": "1h",  # a busy machine is no news
+}
+RETRY = 1.0  # seconds between attempts to reach a scheduler
 
 
 @dataclass(frozen=True)
@@ -293,6 +305,50 @@ class DaskExecutor(Executor):
 
     def _is_there(self, worker: str) -> bool:
         return worker in self._addresses
+
+
+def run_worker(
+    address: str,
+    *,
+    name: str | None = None,
+    n_threads: int | None = None,
+    security: Any = None,
+    give_up: float = 600.0,
+    say: Callable[[str], None] = lambda text: None,
+) -> None:
+    """Work for a scheduler until the process is ended; `give_up`: after so many seconds without one.
+
+    What it holds of a fit stays in the process, so that after a restart of the scheduler nothing is computed again.
+    """
+    limit_threads(n_threads)
+    name = name or f"{socket.gethostname()}-{os.getpid()}"
+    asyncio.run(_work(address, name, security, give_up, say))
+
+
+async def _work(address: str, name: str, security: Any, give_up: float, say: Callable[[str], None]) -> None:
+    distributed = _distributed()
+    import dask
+
+    dask.config.set(TIMEOUTS)
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    lost = time.monotonic()
+    while True:
+        try:
+            # Mapped files count as memory: with a limit, dask would restart the worker again and again.
+            worker = distributed.Worker(
+                address, nthreads=1, name=name, memory_limit=0, security=security, dashboard=False, nanny=None
+            )
+            async with worker:
+                say(f"worker {name} at {worker.address} works for {address}")
+                await worker.finished()
+            lost = time.monotonic()
+            say(f"worker {name}: the scheduler at {address} is gone; waiting for it to come back")
+        except (OSError, TimeoutError, ValueError, RuntimeError) as error:
+            if time.monotonic() - lost > give_up:
+                raise ConnectionError(
+                    f"No scheduler answers at {address} for {give_up:.0f} s ({error}). Start one with `dask scheduler`."
+                ) from error
+        await asyncio.sleep(RETRY)
 
 
 def warn_of_open_network(address: str, security: Any) -> None:
