@@ -34,7 +34,7 @@ from harness import Report, parser, seconds_of
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from samekind.compute import dask as dask_room
+from samekind.compute import running
 from samekind.compute.dask import DaskExecutor, Limits
 from samekind.compute.executor import Executor
 from samekind.compute.memory import MemoryBudget
@@ -179,7 +179,7 @@ class Fault:
         self.began = self.went_on = 0.0
 
     def __enter__(self) -> "Fault":
-        self.submit, self.take = dask_room._Run._submit, dask_room._Run._take
+        self.submit, self.take = running.Run._submit, running.Run._take
 
         def submitting(run: Any, *given: Any, **options: Any) -> None:
             self.submit(run, *given, **options)
@@ -195,11 +195,11 @@ class Fault:
                     self.went_on = time.monotonic()
                 yield found
 
-        dask_room._Run._submit, dask_room._Run._take = submitting, taking
+        running.Run._submit, running.Run._take = submitting, taking
         return self
 
     def __exit__(self, *error: object) -> None:
-        dask_room._Run._submit, dask_room._Run._take = self.submit, self.take
+        running.Run._submit, running.Run._take = self.submit, self.take
 
     @property
     def seconds(self) -> float:

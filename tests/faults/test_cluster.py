@@ -11,7 +11,7 @@ from tests import clusters, stores
 
 distributed = pytest.importorskip("distributed", reason="dask.distributed is not installed")
 
-from samekind.compute import dask as dask_room  # noqa: E402
+from samekind.compute import running as running_room  # noqa: E402
 from samekind.compute.dask import ClusterError, DaskExecutor, Limits  # noqa: E402
 from samekind.compute.site import Site  # noqa: E402
 from samekind.estimators.on_store import whitened_by  # noqa: E402
@@ -62,7 +62,7 @@ def at(monkeypatch):
     """Do something when an operation is submitted for the n-th time."""
 
     def planned(operation, number, action):
-        submit, seen = dask_room._Run._submit, []
+        submit, seen = running_room.Run._submit, []
 
         def submitting(run, *arguments, **options):
             submit(run, *arguments, **options)
@@ -71,7 +71,7 @@ def at(monkeypatch):
                 if len(seen) == number:
                     action()
 
-        monkeypatch.setattr(dask_room._Run, "_submit", submitting)
+        monkeypatch.setattr(running_room.Run, "_submit", submitting)
         return seen
 
     return planned
@@ -161,7 +161,7 @@ def test_random_kills_change_no_bit(cluster, alone, data, at):
             processes.start_worker(name)
 
         with pytest.MonkeyPatch.context() as patch:
-            submit, left = dask_room._Run._submit, [int(rng.integers(1, 8))]
+            submit, left = running_room.Run._submit, [int(rng.integers(1, 8))]
 
             def submitting(run, *given, submit=submit, left=left, operation=operation, kill=kill, **options):
                 submit(run, *given, **options)
@@ -170,7 +170,7 @@ def test_random_kills_change_no_bit(cluster, alone, data, at):
                     left[0] = -1
                     kill()
 
-            patch.setattr(dask_room._Run, "_submit", submitting)
+            patch.setattr(running_room.Run, "_submit", submitting)
             clusters.same_selection(clusters.selected(executor, *data), alone[0])
         processes.wait_for(executor, "a", "b")
 

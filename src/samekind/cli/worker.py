@@ -30,8 +30,7 @@ def worker(
 
     Example: samekind worker tls://10.0.0.1:8786 --tls-ca-file ca.pem --tls-cert worker.pem --tls-key worker.key
     """
-    from samekind.compute.dask import tls
-    from samekind.compute.worker import run_worker
+    from samekind.compute.dask import run_worker, tls
 
     run_worker(
         address,

@@ -11,8 +11,8 @@
       |-- reduction   in which order sums over strips are taken         leaves_of, reduced, total_of
       '-- memory      what each of them may take of `memory_budget`     MemoryBudget
 
-    beyond one machine: cluster (`samekind.cluster`, local processes), dask (DaskExecutor), worker (the process of
-    `samekind worker`), owners (who has which leaves), packing (bytes that travel)
+    beyond one machine: cluster (`samekind.cluster`, local processes), dask (DaskExecutor, run_worker; the only import
+    of dask), running (one operation on all workers), owners (who has which leaves), packing (bytes that travel)
 
 `Objective` goes through the strips of a plan: for each tile it asks a source for distances, the relation for the pairs,
 the loss for weights, and hands them to a form of `kernels.laplacian`. Tiles, then reductions, then merging, as in

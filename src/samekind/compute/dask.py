@@ -8,35 +8,41 @@ that comes takes over a part. The result is the same in every bit, as sums are i
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import os
-import queue
+import socket
 import tempfile
 import time
-import uuid
 import warnings
 import weakref
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from samekind.compute.executor import Executor
+from samekind.compute.machine import description
 from samekind.compute.owners import Owners, striped
-from samekind.compute.packing import Packed, SharedFolder, packed
-from samekind.compute.site import Done, Message, Missing, Operation, Site, forget, perform
-from samekind.compute.worker import description
+from samekind.compute.packing import SharedFolder
+from samekind.compute.running import ClusterError, Run
+from samekind.compute.site import Operation, Site, forget
+from samekind.threads import limit_threads
 
-MOST_FAILING = 3  # workers that fail at an operation, before it is given up
-IN_FLIGHT = 2  # shares of a worker that takes them one by one
+__all__ = ["ClusterError", "DaskExecutor", "Limits", "run_worker", "tls"]
+
 MOST_OWNERS = 8  # plans whose owners are remembered
 INSTALL = "A cluster needs dask.distributed: pip install 'samekind[cluster]'."
 
 
-class ClusterError(RuntimeError):
-    """The cluster could not go on; what was finished is in the checkpoint, where there is one."""
+TIMEOUTS = {
+    "distributed.comm.timeouts.connect": "10s",
+    "distributed.comm.timeouts.tcp": "12s",  # a peer that is cut off is noticed then
+    "distributed.worker.profile.enabled": False,
+    "distributed.admin.tick.limit": "1h",  # a busy machine is no news
+}
+RETRY = 1.0  # seconds between attempts to reach a scheduler
 
 
 @dataclass(frozen=True)
@@ -61,12 +67,17 @@ class Traffic:
         of[worker] = of.get(worker, 0) + n_bytes
 
 
-@dataclass
-class _Task:
-    future: Any
-    worker: str
-    share: list[int]
-    began: float
+class _Patience:
+    """Whether a limit is reached, a process that was stopped meanwhile counting as one that waited for a moment."""
+
+    def __init__(self, limit: float, longest: float):
+        self.limit, self.longest = limit, longest
+        self.spent, self.last = 0.0, time.monotonic()
+
+    def is_over(self) -> bool:
+        now = time.monotonic()
+        self.spent, self.last = self.spent + min(now - self.last, self.longest), now
+        return self.spent > self.limit
 
 
 class DaskExecutor(Executor):
@@ -165,7 +176,7 @@ class DaskExecutor(Executor):
         def shares(workers: Sequence[str], items: Sequence[int] | None) -> dict[str, list[int]]:
             return owners.shares(workers, items)
 
-        for _, result in _Run(self, site, operation, arguments, shares).results():
+        for _, result in Run(self, site, operation, arguments, shares).results():
             yield result
 
     def over_groups(
@@ -178,12 +189,12 @@ class DaskExecutor(Executor):
 
         if not len(groups):
             return
-        yield from _Run(self, site, operation, arguments, shares, names=groups).results()
+        yield from Run(self, site, operation, arguments, shares, names=groups).results()
 
     def over_items(
         self, site: Site, operation: Operation, items: Sequence[int], size: int
     ) -> Iterator[tuple[Sequence[int], Any]]:
-        yield from _Run(self, site, operation, (), None, names=items, size=size).results()
+        yield from Run(self, site, operation, (), None, names=items, size=size).results()
 
     # -- the workers ---------------------------------------------------------------------------------------------------
 
@@ -296,215 +307,48 @@ class DaskExecutor(Executor):
         return worker in self._addresses
 
 
-class _Patience:
-    """Whether a limit is reached, a process that was stopped meanwhile counting as one that waited for a moment."""
+def run_worker(
+    address: str,
+    *,
+    name: str | None = None,
+    n_threads: int | None = None,
+    security: Any = None,
+    give_up: float = 600.0,
+    say: Callable[[str], None] = lambda text: None,
+) -> None:
+    """Work for a scheduler until the process is ended; `give_up`: after so many seconds without one.
 
-    def __init__(self, limit: float, longest: float):
-        self.limit, self.longest = limit, longest
-        self.spent, self.last = 0.0, time.monotonic()
-
-    def is_over(self) -> bool:
-        now = time.monotonic()
-        self.spent, self.last = self.spent + min(now - self.last, self.longest), now
-        return self.spent > self.limit
+    What it holds of a fit stays in the process, so that after a restart of the scheduler nothing is computed again.
+    """
+    limit_threads(n_threads)
+    name = name or f"{socket.gethostname()}-{os.getpid()}"
+    asyncio.run(_work(address, name, security, give_up, say))
 
 
-class _Run:
-    """One operation on all shares, whatever happens to the workers meanwhile."""
+async def _work(address: str, name: str, security: Any, give_up: float, say: Callable[[str], None]) -> None:
+    distributed = _distributed()
+    import dask
 
-    def __init__(
-        self,
-        executor: DaskExecutor,
-        site: Site,
-        operation: Operation,
-        arguments: tuple[Any, ...],
-        shares: Callable[[Sequence[str], Sequence[int] | None], dict[str, list[int]]] | None,
-        names: Sequence[int] | None = None,
-        size: int = 1,
-    ):
-        self.executor = executor
-        self.site = site
-        self.operation = operation
-        self.arguments = packed(arguments)
-        self.shares = shares  # of workers, of some items or all; None: whoever is free gets the next
-        self.names = names  # what items of a share are called; themselves where None
-        self.size = size  # of the shares of those who are free
-        self.waiting: deque[list[int]] = deque()
-        self.looked = time.monotonic()
-        self.tasks: dict[str, _Task] = {}
-        self.ended: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self.recipe: Packed | None = None
-        self.failing: set[str] = set()  # workers that could not do their work, for a reason of their machine maybe
-
-    def results(self) -> Iterator[tuple[list[int], Any]]:
+    dask.config.set(TIMEOUTS)
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    lost = time.monotonic()
+    while True:
         try:
-            self._hand_out(None)
-            while self.tasks:
-                key = None
-                with contextlib.suppress(queue.Empty):
-                    key = self.ended.get(timeout=self.executor.limits.poll)
-                if key in self.tasks:
-                    yield from self._take(key)
-                if time.monotonic() - self.looked > self.executor.limits.poll:
-                    self._check_workers()
-                self._top_up()
-        finally:
-            self._cancel(list(self.tasks))
-
-    def _hand_out(self, items: Sequence[int] | None) -> None:
-        workers = list(self.executor._available())
-        self.executor._compare(workers)
-        if self.shares is None:
-            assert self.names is not None
-            places = list(range(len(self.names)) if items is None else items)
-            self.waiting.extend(places[at : at + self.size] for at in range(0, len(places), self.size))
-            self._top_up()
-            return
-        for worker, share in self.shares(workers, items).items():
-            self._submit(worker, share)
-
-    def _top_up(self) -> None:
-        """Those who have little to do get more."""
-        for worker in [name for name in self.executor._addresses if name not in self.failing]:
-            busy = sum(task.worker == worker for task in self.tasks.values())
-            while self.waiting and busy < IN_FLIGHT:
-                self._submit(worker, self.waiting.popleft())
-                busy += 1
-
-    def _submit(self, worker: str, share: list[int], *, everything: bool = False, has: int | None = None) -> None:
-        executor, site = self.executor, self.site
-        known = executor._known.setdefault(worker, {})
-        if everything:
-            known.pop(site.token, None)
-        elif has is not None:
-            known[site.token] = has
-        since = known.get(site.token)
-        if since is None and self.recipe is None:
-            self.recipe = executor._shared.packed(site)
-        message = packed(
-            Message(
-                worker,
-                executor._ended_for(worker),
-                site.token,
-                self.recipe if since is None else None,
-                since or 0,
-                site.log[since or 0 :],
-                self.operation,
-                share if self.names is None else [self.names[at] for at in share],
-                self.arguments,
+            # Mapped files count as memory: with a limit, dask would restart the worker again and again.
+            worker = distributed.Worker(
+                address, nthreads=1, name=name, memory_limit=0, security=security, dashboard=False, nanny=None
             )
-        )
-        executor.traffic.note(executor.traffic.sent, worker, len(message.data))
-        key = f"samekind-{getattr(self.operation, '__name__', 'operation')}-{uuid.uuid4().hex}"
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", UserWarning)  # of large graphs: these are few, and meant
-                future = executor._client.submit(
-                    perform_packed,
-                    message.data,
-                    key=key,
-                    workers=[executor._addresses[worker]],
-                    allow_other_workers=False,
-                    pure=False,
-                )
-        except Exception:
-            self._lost(worker)
-            self._hand_out(share)
-            return
-        self.tasks[key] = _Task(future, worker, share, time.monotonic())
-        future.add_done_callback(lambda _, key=key: self.ended.put(key))
-
-    def _take(self, key: str) -> Iterator[tuple[list[int], Any]]:
-        """What became of a task: a result, or a share to hand out again."""
-        task = self.tasks.pop(key)
-        error: BaseException | None = None
-        try:
-            if task.future.status == "error":
-                error = task.future.exception(timeout=self.executor.limits.connect)
-            else:
-                data = task.future.result(timeout=self.executor.limits.connect)
-        except Exception:  # the worker or the connection went, rather than the work
-            self._lost(task.worker)
-            self._hand_out(task.share)
-            return
-        finally:
-            with contextlib.suppress(Exception):
-                task.future.release()
-        if error is not None:
-            self._failed(task, error)
-            return
-        self.executor.traffic.note(self.executor.traffic.received, task.worker, len(data))
-        answer: Done | Missing = Packed(data).load()
-        if isinstance(answer, Missing):
-            self._submit(task.worker, task.share, everything=answer.site, has=None if answer.site else answer.entries)
-            return
-        self.executor._known[task.worker][self.site.token] = len(self.site.log)
-        yield task.share, answer.result
-
-    def _failed(self, task: _Task, error: BaseException) -> None:
-        """Dask's word for a worker that died: others do it. An error of the work: tried elsewhere, then told."""
-        if isinstance(error, _distributed().scheduler.KilledWorker):
-            self._lost(task.worker)
-            self._hand_out(task.share)
-            return
-        executor = self.executor
-        self.failing.add(task.worker)
-        others = [name for name in executor._available() if name not in self.failing]
-        if len(self.failing) < MOST_FAILING and others:
-            self._submit(others[0], task.share)
-            return
-        raise told(error, task.worker, executor._addresses.get(task.worker, "gone"))
-
-    def _check_workers(self) -> None:
-        """Shares of workers that are gone, silent, or beyond the limit go to others."""
-        executor, now = self.executor, time.monotonic()
-        self.looked = now
-        if not executor._look():
-            executor._connect()
-            lost = list(self.tasks)
-        else:
-            lost = [key for key, task in self.tasks.items() if not executor._is_there(task.worker)]
-            for task in self.tasks.values():
-                if now - task.began > executor.limits.operation:
-                    raise ClusterError(
-                        f"Worker {task.worker} has worked for more than {executor.limits.operation:.0f} s on one "
-                        "operation, and still gives signs of life. See what keeps it; a fit with a checkpoint goes on "
-                        "where it stopped."
-                    )
-        share = [item for key in lost for item in self.tasks[key].share]
-        for worker in {self.tasks[key].worker for key in lost}:
-            self._lost(worker)
-        self._cancel(lost)
-        if share:
-            self._hand_out(share)
-
-    def _lost(self, worker: str) -> None:
-        executor = self.executor
-        executor.given_up.append(worker)
-        executor._known.pop(worker, None)
-        address = executor._addresses.pop(worker, None)
-        logging.getLogger("samekind.cluster").info("worker %s at %s is given up", worker, address)
-
-    def _cancel(self, keys: list[str]) -> None:
-        for key in keys:
-            task = self.tasks.pop(key)
-            with contextlib.suppress(Exception):
-                task.future.release()  # which nobody else wants
-
-
-def perform_packed(data: bytes) -> bytes:
-    """The task that is submitted: bytes in, bytes out, so that the scheduler need not know what they are."""
-    return packed(perform(Packed(data).load())).data
-
-
-def told(error: BaseException, worker: str, address: str) -> BaseException:
-    """An error of the work, with the worker's name: files are those of its machine."""
-    if isinstance(error, OSError | MemoryError) or type(error).__name__ == "StoreError":
-        made = ClusterError(f"Worker {worker} ({address}): {error}")
-        made.__cause__ = error
-        return made
-    error.add_note(f"on worker {worker} ({address})")
-    return error
+            async with worker:
+                say(f"worker {name} at {worker.address} works for {address}")
+                await worker.finished()
+            lost = time.monotonic()
+            say(f"worker {name}: the scheduler at {address} is gone; waiting for it to come back")
+        except (OSError, TimeoutError, ValueError, RuntimeError) as error:
+            if time.monotonic() - lost > give_up:
+                raise ConnectionError(
+                    f"No scheduler answers at {address} for {give_up:.0f} s ({error}). Start one with `dask scheduler`."
+                ) from error
+        await asyncio.sleep(RETRY)
 
 
 def warn_of_open_network(address: str, security: Any) -> None:

@@ -1,0 +1,48 @@
+"""`samekind fit --workers`: worker processes of this machine, the same model."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from tests import clusters, stores
+
+pytest.importorskip("distributed", reason="dask.distributed is not installed")
+
+FEW = ("--max-groups", "2", "--components", "4", "--set", "cv=none", "--set", "compare_by=distance", "--quiet")
+
+
+def samekind(*arguments):
+    command = [sys.executable, "-m", "samekind", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    X, y = clusters.planted(210, 5, 6)  # more than 1,000 samples: fewer are done by the driver alone
+    folder = tmp_path_factory.mktemp("cluster") / "store"
+    stores.disk_store(folder, np.abs(X), y, {"a": 4}, shard_rows=600)
+    return folder
+
+
+@pytest.mark.slow
+def test_a_fit_on_workers_writes_the_same_model(store, tmp_path):
+    for name, how in {"threads": ("--jobs", "1"), "workers": ("--workers", "2")}.items():
+        done = samekind("fit", store, tmp_path / f"{name}.safetensors", *FEW, *how)
+        assert done.returncode == 0, done.stderr
+        assert "computes with" not in done.stdout  # the workers are of this machine
+    alone, there = ((tmp_path / f"{name}.safetensors").read_bytes() for name in ("threads", "workers"))
+    assert alone == there
+
+
+def test_a_scheduler_and_workers_exclude_each_other(store, tmp_path):
+    done = samekind("fit", store, tmp_path / "m", *FEW, "--workers", "2", "--scheduler", "tcp://127.0.0.1:1")
+    assert done.returncode == 2
+    assert "give one of them" in done.stderr
+
+
+def test_tls_needs_all_three_files(store, tmp_path):
+    done = samekind("fit", store, tmp_path / "m", *FEW, "--scheduler", "tls://127.0.0.1:1", "--tls-cert", "a.pem")
+    assert done.returncode == 2
+    assert "three files" in done.stderr
