@@ -62,7 +62,8 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         os.replace(temporary, target)
         sync_folder(target.parent)
     except BaseException as error:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # what happened first is what is said
+            temporary.unlink(missing_ok=True)
         if isinstance(error, OSError):
             _blame_target(error, temporary, target)
         raise

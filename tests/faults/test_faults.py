@@ -69,12 +69,7 @@ def disk(home, undisturbed, tmp_path_factory):
         yield folder, change
 
 
-# A gallery that is made on a full disk: sqlite's error while its database is made is not explained yet.
-UNEXPLAINED = pytest.mark.xfail(reason="sqlite's errors while a database is made are not explained", strict=False)
-FILLED = [pytest.param(name, marks=UNEXPLAINED) if name == "gallery" else name for name in TARGETS]
-
-
-@pytest.mark.parametrize("name", FILLED)
+@pytest.mark.parametrize("name", TARGETS)
 def test_a_disk_that_fills_up_is_said_and_costs_nothing(disk, undisturbed, name):
     (folder, change), target = disk, TARGETS[name]
     change(disks.size(disks.PLENTY))

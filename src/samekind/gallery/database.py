@@ -139,7 +139,7 @@ class Database:
         try:
             yield
         except sqlite3.Error as error:
-            raise GalleryError(f"{self.path}: {_reason(error)}") from error
+            raise GalleryError(f"{self.path}: {reason(error)}") from error
 
     def all(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         with self._lock, self._explained():
@@ -182,12 +182,15 @@ class Database:
             self.connection.close()
 
 
-def _reason(error: sqlite3.Error) -> str:
+def reason(error: sqlite3.Error) -> str:
+    """What happened and what to do, for a message."""
     text = str(error)
     if "locked" in text or "busy" in text:
         return "another process is writing to this gallery, and did not finish in time. Try again later."
     if "full" in text:
         return "the disk is full, so nothing was changed. Make room and try again."
+    if "disk I/O" in text:
+        return "the disk cannot be read or written. It may be full: make room and try again."
     if "readonly" in text or "read-only" in text:
         return "the gallery cannot be written to. Change the permissions of its folder, or open it for reading only."
     return f"the database is damaged or not a gallery ({text}). {ADVICE}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import shutil
+import sqlite3
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ import numpy as np
 from samekind.gallery import answering, next_model
 from samekind.gallery.backend import Codes, Ids, Progress
 from samekind.gallery.cells import build
-from samekind.gallery.database import FILE, Database
+from samekind.gallery.database import FILE, Database, reason
 from samekind.gallery.errors import GalleryError
 from samekind.gallery.forms import CodeForm
 from samekind.gallery.gallery import PLAIN, Gallery, no_progress
@@ -38,14 +39,18 @@ class FolderGallery(FolderTransactions, Gallery):
             raise GalleryError(f"{folder} exists and is not an empty folder: give another name, or open it.")
         # Made beside its place and renamed: a gallery is there whole or not at all.
         made = folder.parent / f".{folder.name}.{secrets.token_hex(4)}.new"
-        made.mkdir(parents=True)
         try:
+            made.mkdir(parents=True)
             _write_new(made, form, layout)
             if folder.exists():
                 folder.rmdir()
             made.rename(folder)
-        except BaseException:
+        except BaseException as error:
             shutil.rmtree(made, ignore_errors=True)
+            if isinstance(error, sqlite3.Error):
+                raise GalleryError(f"{folder}: {reason(error)}") from error
+            if isinstance(error, OSError):  # of the place that was asked for, not of the one beside it
+                raise type(error)(error.errno, error.strerror, str(folder)) from error
             raise
         fsync_folder(folder.parent)
         return cls.opened(folder)
