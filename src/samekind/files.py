@@ -1,4 +1,4 @@
-"""Files that are either written whole or not at all."""
+"""Files that are either written whole or not at all, and folders that one process at a time writes to."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+if TYPE_CHECKING:
+    from filelock import FileLock
+    from numpy.typing import NDArray
 
 
 def write_whole(path: str | os.PathLike[str], content: str | bytes) -> None:
@@ -18,6 +22,26 @@ def write_whole(path: str | os.PathLike[str], content: str | bytes) -> None:
     data = content.encode("utf-8") if isinstance(content, str) else content
     with whole_file(path) as file:
         file.write(data)
+
+
+def write_array(path: str | os.PathLike[str], array: NDArray[Any]) -> None:
+    """Write a .npy file; a failure leaves an older one as it was."""
+    with whole_file(path) as file:
+        write_array_into(file, array)
+
+
+def write_array_into(file: BinaryIO, array: NDArray[Any]) -> None:
+    """As .npy, by `write` alone: NumPy's own way into a file does not say that the disk is full."""
+    import numpy as np
+
+    np.lib.format.write_array(_Plain(file), np.ascontiguousarray(array), allow_pickle=False)
+
+
+class _Plain:
+    """A file that NumPy does not know for one."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.write = file.write
 
 
 @contextmanager
@@ -54,6 +78,26 @@ def sync_folder(folder: Path) -> None:
             os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def lock_folder(folder: Path, name: str, busy: Exception) -> FileLock:
+    """A lock that no other process holds, let go when it is released and when the process ends, however.
+
+    Raises `busy` where another holds it.
+    """
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(folder / name, thread_local=False)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout as error:
+        raise busy from error
+    except NotImplementedError:  # a file system without locks
+        pass
+    except OSError as error:
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT):
+            raise OSError(error.errno, f"Nothing can be written here ({error.strerror})", str(folder)) from error
+    return lock
 
 
 def _check_replaceable(target: Path) -> None:

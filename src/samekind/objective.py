@@ -30,6 +30,7 @@ from samekind.relation import PairTile, Relation
 Made = TypeVar("Made")
 Result = TypeVar("Result")
 
+FEW_SAMPLES = 1_000  # whose relation is kept; making it takes as long as their loss
 ANCHORS_PER_MEMBER = 4  # an anchor with all columns costs more than a member of a subset, so fewer are drawn
 
 
@@ -44,7 +45,7 @@ class Objective:
     memory: MemoryBudget
     dtype: DTypeLike
     sampling: SamplingOptions = DEFAULT_SAMPLING
-    known_pairs: "KnownPairs | None" = None  # of a sample: its tiles are visited again and again
+    known_pairs: "KnownPairs | None" = None  # of few samples: their tiles are visited again and again
     site: Site | None = None  # what recipes of distances and forms are opened from
 
     @classmethod
@@ -52,7 +53,8 @@ class Objective:
         cls, loss: Loss, relation: Relation, executor: Executor, memory: MemoryBudget, dtype: DTypeLike
     ) -> "Objective":
         plan = TilePlan.for_budget(relation.n_samples, memory, dtype)
-        return cls(loss.bind(relation), relation, plan, executor, memory, dtype)
+        known = KnownPairs(memory.pairs) if relation.n_samples <= FEW_SAMPLES else None
+        return cls(loss.bind(relation), relation, plan, executor, memory, dtype, known_pairs=known)
 
     @property
     def is_sample(self) -> bool:
@@ -201,7 +203,7 @@ _numbers = count()
 
 
 @dataclass(frozen=True)
-class KeptDistances:
+class KeptDistances(Recipe):
     """A recipe: the distances of another one, made once as far as they fit."""
 
     distances: Recipe

@@ -19,16 +19,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 from typer.testing import CliRunner
 
 from samekind.cli.main import app, main
 from samekind.gallery import Gallery
+from samekind.model.metric import Metric
 from samekind.store import DiskStore
+from tests.lfw import small
 from tests.picture_folders import write_pictures
 
 FEW = ("--max-groups", "2", "--components", "4", "--set", "cv=none", "--set", "compare_by=distance", "--jobs", "1")
 SHARD_BYTES = 3 * 2 * 8 * (45 + 59)  # three pictures
 REGIONS = ("--size", "40x56", "--regions", "8", "--jobs", "1")
+EXPERIMENT = ("people", "protocol", "--families", "cov", "--work", "new.work", *small.OPTIONS, "--jobs", "1", "--quiet")
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,19 @@ def records_of(name):
     return records
 
 
+def learned_in(name):
+    """Models, distances and components of a work folder; its reports and figures have times in them."""
+
+    def learned(folder):
+        found = {file: hashlib.sha256(content).hexdigest() for file, content in small.kept(folder / name).items()}
+        for path in sorted((folder / name / "retrieval" / "fits").glob("*.npz")):
+            with np.load(path, allow_pickle=False) as kept:
+                found[path.name] = str(kept["status"]), kept["components"].tobytes()
+        return found
+
+    return learned
+
+
 TARGETS = {
     target.name: target
     for target in (
@@ -78,13 +95,21 @@ TARGETS = {
             "codes", ("encode", "model", "faces", "--out", "new.npy", "--jobs", "1"), bytes_of("new.npy", "new.csv")
         ),
         Target("gallery", ("index", "model", "faces", "new.gallery", "--jobs", "1"), records_of("new.gallery")),
+        Target("lfw", ("lfw", *EXPERIMENT), learned_in("new.work")),
+        Target(
+            "retrieval",
+            ("retrieval", *EXPERIMENT, "--query-images", "3", "--parts", "trace"),
+            learned_in("new.work"),
+        ),
     )
 }
 
 
 def prepare(folder):
-    """Pictures, a store and a model that all targets read."""
+    """Pictures, a protocol, a store and a model that all targets read."""
     write_pictures(folder / "faces", n_labels=4, per_label=3)
+    small.write_images(folder / "people")
+    small.write_protocol(folder / "protocol")
     run_here(folder, ("extract", "faces", "store", *REGIONS))
     run_here(folder, ("fit", "store", "model", *FEW, "--quiet"))
 
@@ -238,8 +263,15 @@ def random_kill(rng: random.Random, longest: float):
 
 
 def readable(folder):
-    """Whoever reads a store while it is written sees whole shards, and no errors."""
-    if (folder / "new.store" / "manifest.json").exists():
-        store = DiskStore.open(folder / "new.store", n_jobs=1)
-        if len(store):
-            store.panel([0, len(store.group_sizes) - 1], range(len(store)))
+    """Whoever reads what is written meanwhile sees whole shards, models, distances and records, and no errors."""
+    for name in ("new.store", "new.work/store"):
+        if (folder / name / "manifest.json").exists():
+            store = DiskStore.open(folder / name, n_jobs=1)
+            if len(store):
+                store.panel([0, len(store.group_sizes) - 1], range(len(store)))
+    for path in (folder / "new.work").glob("*/*.safetensors"):
+        Metric.load(path)
+    for path in (folder / "new.work").glob("*/*.distances.npy"):
+        np.load(path, allow_pickle=False)
+    if (folder / "new.gallery").exists():
+        records_of("new.gallery")(folder)

@@ -1,5 +1,6 @@
 """Ways to spoil bytes and JSON, drawn from a generator of random numbers: a seed gives a case."""
 
+import contextlib
 import copy
 import json
 import math
@@ -72,7 +73,9 @@ def spoilt_json(rng, tree):
         elif kind < 0.9 and isinstance(at, list):
             at.insert(rng.randrange(len(at) + 1), copy.deepcopy(at[last]))
         elif isinstance(at[last], int | float) and not isinstance(at[last], bool):
-            at[last] += rng.choice([-1, 1, 100, -100, 0.5])
+            step = rng.choice([-1, 1, 100, -100, 0.5])
+            with contextlib.suppress(OverflowError):  # a whole number that no float holds
+                at[last] += step
         else:
             at[last] = copy.deepcopy(
                 rng.choice([at[name] for name in (at if isinstance(at, dict) else range(len(at)))])

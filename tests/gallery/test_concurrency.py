@@ -143,3 +143,36 @@ def test_a_search_that_always_meets_erasures_ends(folder, monkeypatch):
         monkeypatch.setattr(search, "nearest", meanwhile)
         assert len(gallery.search(code_of(1), 40).hits) == len(ids) + 1
         assert refused == [1]
+
+
+def test_iterating_meets_every_record_once_while_another_changes_the_gallery(place):
+    with Gallery.create(place("g"), length=LENGTH, layout=SMALL) as gallery, Gallery.open(place("g")) as other:
+        ids = gallery.add(codes_of(range(60)), note=[str(n) for n in range(60)]).tolist()
+        parts = gallery.iterate(batch=10)
+        found = [next(parts)]
+        other.remove([ids[3], ids[25], ids[55]])
+        other.replace(ids[30], code_of(100), note="100")
+        other.add(codes_of([200]), note="200")
+        other.compact()
+        found += parts
+        records = [record for part, _ in found for record in part]
+        left = [at for at in ids if at not in (ids[25], ids[55])]  # the first batch was read before
+        assert [record.id for record in records] == left
+        codes = np.concatenate([codes for _, codes in found])
+        assert np.array_equal(codes, codes_of([int(record.note) for record in records]))
+
+
+def test_iterating_over_a_model_that_is_given_up_meanwhile_is_refused(place):
+    from samekind import Metric
+
+    models = [Metric.linear((1 + m) * np.eye(LENGTH), np.arange(LENGTH), LENGTH) for m in range(2)]
+    with Gallery.create(place("g"), models[0], layout=SMALL) as gallery:
+        gallery.add(codes_of(range(40)))
+        parts = gallery.iterate(batch=10)
+        next(parts)
+        gallery.reencode(models[1], lambda records: list(codes_of([record.id for record in records])))
+        gallery.switch()
+        with pytest.raises(GalleryError, match="no model 1"):
+            next(parts)
+        with pytest.raises(GalleryError, match="no model 1"):
+            gallery.codes([1], model=1)

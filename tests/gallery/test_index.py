@@ -7,6 +7,7 @@ import pytest
 
 from samekind import Metric
 from samekind.gallery import Gallery, GalleryError, Layout
+from samekind.gallery.answering import present_cells
 from samekind.gallery.layout import CACHE_END
 from samekind.gallery.recall import measured_recall
 from samekind.model.similarity import Similarity
@@ -126,7 +127,7 @@ def cache(gallery):
 def members(gallery):
     """Rows in the cells of a new reader, by segment."""
     with Gallery.open(gallery.path, read_only=True) as other:
-        cells = other._present_cells()
+        cells = present_cells(other)
         return {number: sorted(each.members.tolist()) for number, each in cells.segments.items()}
 
 

@@ -8,11 +8,14 @@ from hypothesis.extra import numpy as arrays
 
 from samekind.kernels.nearest import (
     TAIL,
+    NearestSoFar,
+    QuantisedRows,
     absent_row,
     batch_norms,
     distances_to,
     nearest_in_blocks,
     nearest_in_products,
+    nearest_in_rows,
     quantised,
     row_bytes,
 )
@@ -80,12 +83,25 @@ def quantised_blocks(codes, offsets, block=BLOCK):
 
 def by_blocks(codes, offsets, query, k, allowed=EVERY, block=BLOCK):
     rows, scales = quantised_blocks(codes, offsets, block)
-    distances, places = np.full(k, np.inf), np.full(k, np.iinfo(np.int64).max)
+    nearest = nothing_so_far(k)
     blocks = np.arange(len(scales))
-    shared = np.full(1, np.inf)
-    computed = nearest_in_blocks(rows, scales, block, blocks, codes, allowed, 0, query, shared, distances, places)
-    found = distances < np.inf
-    return places[found], distances[found], computed
+    computed = nearest_in_blocks(blocks, allowed, QuantisedRows(rows, scales, block, codes, 0), query, nearest)
+    found = nearest.distances < np.inf
+    return nearest.places[found], nearest.distances[found], computed
+
+
+def nothing_so_far(k):
+    return NearestSoFar(np.full(1, np.inf), np.full(k, np.inf), np.full(k, np.iinfo(np.int64).max))
+
+
+def by_rows(codes, offsets, query, k):
+    """All rows, in any order."""
+    rows, scales = quantised_blocks(codes, offsets)
+    chosen = np.random.default_rng(0).permutation(len(codes))
+    nearest = nothing_so_far(k)
+    nearest_in_rows(chosen, QuantisedRows(rows, scales, BLOCK, codes, 0), query, nearest)
+    found = nearest.distances < np.inf
+    return nearest.places[found], nearest.distances[found]
 
 
 def by_products(codes, offsets, query, k):
@@ -107,6 +123,15 @@ def test_quantised_rows_find_exactly_what_sorting_finds(case):
     codes, offsets, query, k = case
     order, distances = brute_force(codes, offsets, query, k)
     places, found, _ = by_blocks(codes, offsets, query, k)
+    assert places.tolist() == order.tolist()
+    assert found.tolist() == distances.tolist()
+
+
+@given(problem())
+def test_quantised_rows_in_any_order_find_exactly_what_sorting_finds(case):
+    codes, offsets, query, k = case
+    order, distances = brute_force(codes, offsets, query, k)
+    places, found = by_rows(codes, offsets, query, k)
     assert places.tolist() == order.tolist()
     assert found.tolist() == distances.tolist()
 

@@ -19,6 +19,7 @@ from samekind.service.engine import Chosen, Engine
 from samekind.service.errors import Refusal
 from samekind.service.guard import HEADERS, LOOPBACK, Tokens
 from samekind.service.lanes import Lane
+from samekind.threads import effective_threads
 from tests.service.conftest import TOKEN
 
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
@@ -380,6 +381,35 @@ def test_every_answer_has_the_headers(client):
 def test_a_weak_token_is_refused(token):
     with pytest.raises(ValueError, match="at least 16 characters"):
         Tokens(token)
+
+
+def test_what_was_sent_is_compared_and_searched_while_uploads_wait(own, monkeypatch):
+    """Or it would be let go before its turn comes."""
+    engine = Engine(own.metric, Gallery.open(own.gallery))
+    with client_of(engine, limits=Limits(waiting=1)) as client:
+        a, b = names(client, own, (0, 0), (0, 1))
+        going, waiting = threading.Event(), threading.Semaphore(0)
+
+        def wait(*_):
+            waiting.release()
+            assert going.wait(60)
+            return {"picture": "x"}
+
+        monkeypatch.setattr(engine, "add_picture", wait)
+        uploads = [
+            threading.Thread(target=sent, args=(client, own.picture(0, 0))) for _ in range(effective_threads(None))
+        ]
+        for upload in uploads:
+            upload.start()
+        for _ in uploads:
+            assert waiting.acquire(timeout=60)
+        try:
+            assert client.post("/api/verify", json={"a": a, "b": b}).status_code == 200
+            assert client.post("/api/search", json={"picture": a}).status_code == 200
+        finally:
+            going.set()
+            for upload in uploads:
+                upload.join(60)
 
 
 def test_a_full_lane_refuses_at_once_and_goes_on():

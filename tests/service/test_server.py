@@ -2,6 +2,7 @@
 
 import os
 import re
+import secrets
 import signal
 import socket
 import subprocess
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from typer.testing import CliRunner
 
 from samekind.gallery import Gallery
 from samekind.service.api import PAGE, page_file
@@ -20,6 +22,7 @@ from tests.service.conftest import TOKEN
 
 ROOT = Path(__file__).parents[2]
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
+PNG = {"Content-Type": "image/png"}
 
 
 def start(*arguments, **environment):
@@ -50,7 +53,7 @@ def test_it_prints_a_link_and_ends_cleanly_with_requests_under_way(own):
     assert TOKEN not in said  # it is known to whoever set it
     with httpx.Client(base_url=address, headers=BEARER, timeout=60) as client:
         data = own.picture(11, 0).read_bytes()
-        name = client.post("/api/pictures", content=data, headers={"Content-Type": "image/png"}).json()["picture"]
+        name = client.post("/api/pictures", content=data, headers=PNG).json()["picture"]
         answers, problems = [], []
 
         def keep_asking():
@@ -80,6 +83,43 @@ def test_it_prints_a_link_and_ends_cleanly_with_requests_under_way(own):
         assert not gallery.check().problems
 
 
+@pytest.mark.slow
+def test_a_gallery_on_a_server_is_searched_and_changed(own, server):
+    from samekind.cli.main import app
+
+    secret = f"{server}&gallery=served_{secrets.token_hex(4)}"
+    copied = CliRunner().invoke(app, ["gallery", "copy", str(own.gallery), secret])
+    assert copied.exit_code == 0, copied.output
+    process, said = start(secret, "--port", 0, SAMEKIND_TOKEN=TOKEN)
+    assert "30 entries" in said
+    address = re.search(r"http://127\.0\.0\.1:\d+", said)[0]
+    with httpx.Client(base_url=address, headers=BEARER, timeout=600) as client:
+        data = own.picture(4, 3).read_bytes()
+        sent = {"picture": client.post("/api/pictures", content=data, headers=PNG).json()["picture"]}
+        found = client.post("/api/search", json=sent | {"k": 5}).json()
+        with Gallery.open(own.gallery, read_only=True) as folder:
+            expected = folder.search(own.metric.encode([own.picture(4, 3)])[0], 5)
+        assert [hit["id"] for hit in found["hits"]] == [hit.record.id for hit in expected.hits]
+        assert [hit["distance"] for hit in found["hits"]] == pytest.approx([hit.distance for hit in expected.hits])
+        entry = client.post("/api/entries", json=sent | {"label": "new"}).json()
+        assert client.post("/api/search", json=sent | {"k": 1}).json()["hits"][0]["id"] == entry["id"]
+        assert client.get(f"/api/entries/{entry['id']}/thumbnail").status_code == 200
+        assert client.post("/api/doctor", json={}).status_code == 200
+        assert client.request("DELETE", f"/api/entries/{entry['id']}").json()["ids"] == [entry["id"]]
+        assert client.get(f"/api/entries/{entry['id']}").status_code == 404
+        assert client.get("/api/info").json()["gallery"]["entries"] == 30
+    process.terminate()
+    ended(process)
+
+
+def test_answers_are_sent_at_once():
+    """asyncio sets TCP_NODELAY on connections that are named TCP; on others, small answers wait 40 ms."""
+    with listening_socket("127.0.0.1", 0) as bound, socket.create_connection(bound.getsockname(), timeout=10):
+        accepted, _ = bound.accept()
+        with accepted:
+            assert accepted.proto == socket.IPPROTO_TCP
+
+
 def test_a_taken_port_is_named():
     with listening_socket("127.0.0.1", 0) as taken:
         taken.listen()
@@ -102,8 +142,6 @@ def test_a_taken_port_is_named():
     ],
 )
 def test_what_cannot_be_served_is_explained(arguments, words):
-    from typer.testing import CliRunner
-
     from samekind.cli.main import app
 
     result = CliRunner().invoke(app, ["serve", "--port", "0", *arguments])
@@ -113,8 +151,6 @@ def test_what_cannot_be_served_is_explained(arguments, words):
 
 
 def test_a_gallery_of_another_model_is_refused(home, tmp_path):
-    from typer.testing import CliRunner
-
     from samekind.cli.main import app
 
     other = home.metric.with_mirror("none")

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -132,12 +133,15 @@ def _write(out: Path, codes: "Array", table: Path, files: "Sequence[ImageFile]")
     """Both, or neither."""
     import numpy as np
 
-    from samekind.files import whole_file
+    from samekind.files import whole_file, write_array_into
 
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(HEADER)
     writer.writerows((row, file.name, file.label or "") for row, file in enumerate(files))
     with whole_file(out) as codes_file, whole_file(table) as table_file:
-        np.save(codes_file, codes.astype(np.float32), allow_pickle=False)
+        write_array_into(codes_file, codes.astype(np.float32))
         table_file.write(text.getvalue().encode("utf-8", "surrogateescape"))
+        for file in (codes_file, table_file):  # a full disk is noticed before either takes its name
+            file.flush()
+            os.fsync(file.fileno())

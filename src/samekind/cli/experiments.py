@@ -97,8 +97,11 @@ def experiment_on(
 @contextmanager
 def resumable(work: Path) -> Iterator[list[str]]:
     """Collects warnings, each once; says after Ctrl-C that the work can be gone on with."""
+    from samekind.lfw.workplace import working_in
+
     said: list[str] = []
     with (
+        working_in(work),
         warnings.catch_warnings(record=True) as caught,
         interruptible(f"The same command goes on with what is kept in {work}."),
     ):

@@ -184,7 +184,7 @@ def copy(
 
     Example: samekind gallery copy album.gallery "postgresql://me@host/pictures?gallery=album"
     """
-    from samekind.gallery.gallery import shown_address
+    from samekind.gallery.addresses import shown_address
     from samekind.gallery.transfer import copy as copy_records
 
     started = time.perf_counter()

@@ -17,8 +17,12 @@ EVERYWHERE = ("0.0.0.0", "::")
 
 def serve(
     gallery: Annotated[
-        Path | None,
-        typer.Argument(metavar="[GALLERY]", help="Folder that `samekind index` wrote, to search and change."),
+        str | None,
+        typer.Argument(
+            metavar="[GALLERY]",
+            help="Folder that `samekind index` wrote, or postgresql://user@host/database?gallery=name, to search and "
+            "change.",
+        ),
     ] = None,
     model: Annotated[
         Path | None, typer.Option("--model", help="File that `samekind fit` wrote. Default: the gallery's own.")
@@ -46,6 +50,8 @@ def serve(
 
     Example: samekind serve album.gallery
 
+    Example: samekind serve "postgresql://me@host/pictures?gallery=album"
+
     Example: samekind serve --model faces.safetensors --port 9000
 
     Example: samekind serve --demo
@@ -65,12 +71,12 @@ def serve(
             "192.168.1.5, or choose one address."
         )
     with listening_socket(host, port) as bound:
-        engine = _engine(_demo_gallery(out) if demo else gallery, model, parse_bytes(memory))
+        engine = _engine(str(_demo_gallery(out)) if demo else gallery, model, parse_bytes(memory))
         run(engine, bound, os.environ.get(TOKEN), allow_host or (), lambda link, token: _say_ready(engine, link, token))
     say("Ended.")
 
 
-def _engine(gallery: Path | None, model: Path | None, picture_bytes: int) -> "Engine":
+def _engine(gallery: str | None, model: Path | None, picture_bytes: int) -> "Engine":
     from samekind.gallery import Gallery
     from samekind.model.metric import Metric
     from samekind.service.engine import Engine
@@ -79,7 +85,8 @@ def _engine(gallery: Path | None, model: Path | None, picture_bytes: int) -> "En
     try:
         metric = Metric.load(model) if model is not None else None if opened is None else opened.model
         if metric is None:
-            raise ValueError(f"{gallery} has plain codes of no model, so that pictures cannot be encoded for it.")
+            where = "" if opened is None else opened.location
+            raise ValueError(f"{where} has plain codes of no model, so that pictures cannot be encoded for it.")
         if opened is not None:
             opened.check_model(metric)
         with waiting("Loading", shown=True):

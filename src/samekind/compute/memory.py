@@ -14,7 +14,7 @@ class Shares:
     tiles: float = 5 / 32  # temporaries of the tiles in work, see `tiles.largest_block`
     kept: float = 3 / 8  # tiles kept within one evaluation
     present: float = 3 / 8  # distances under the metric as it stands (Algorithm 1)
-    pairs: float = 1 / 32  # which pairs of a sample are of one class
+    pairs: float = 1 / 32  # which pairs of few samples are of one class
     classes: float = 1 / 16  # weights of same-class pairs, which the fast search stores separately
 
     def __post_init__(self) -> None:

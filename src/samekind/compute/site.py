@@ -18,10 +18,11 @@ from __future__ import annotations
 import threading
 import time
 import uuid
+from abc import ABC, abstractmethod
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 MOST_SITES = 4  # that a worker keeps: those of two families with held-out anchors
 
@@ -29,13 +30,12 @@ Share = Sequence[int]  # leaves of a plan, or feature groups
 Operation = Callable[..., Any]
 
 
-@runtime_checkable
-class Recipe(Protocol):
+class Recipe(ABC):
     """Distances or a form, made of a site's data wherever they are needed."""
 
+    @abstractmethod
     def open(self, site: Any, leaves: Share) -> Any:
         """`leaves`: those of the plan that distances are needed for; a form is the same for all."""
-        ...
 
 
 class Site:

@@ -28,7 +28,7 @@ from samekind.estimators.tuning import (
     judged_rows,
     n_paired_classes,
 )
-from samekind.estimators.two_steps import TwoSteps, spread
+from samekind.estimators.two_steps import TwoSteps, between_classes, spread
 from samekind.estimators.use import codes_in_use, plain_score
 from samekind.kernels.lengths import Normalise, normalised
 from samekind.kernels.types import Array, IntArray
@@ -209,9 +209,14 @@ class Fold:
 
 
 def scale(metric: Metric, data: TrainingData) -> float:
-    """Of the codes of samples to learn from: their root mean square length, or, with a similarity term, the standard
-    deviation of the distances of random pairs of different classes; 1 where that is 0."""
+    """Of the codes of samples to learn from: their root mean square length, or, with a similarity term, the mean
+    distance of random pairs of different classes, or its standard deviation where the mean is not positive.
+
+    A metric learned from fewer classes fits them more closely, and puts them farther apart. That shows in the mean of
+    their distances more than in the standard deviation.
+    """
     codes = codes_in_use(metric, data.X, data.rows)
     if metric.similarity is not None:
-        return spread(codes, data.y, metric.distance_function)
+        mean = float(np.mean(between_classes(codes, data.y, metric.distance_function)))
+        return mean if mean > 0 else spread(codes, data.y, metric.distance_function)
     return float(np.sqrt(np.mean(np.sum(codes.astype(np.float64) ** 2, axis=1)))) or 1.0

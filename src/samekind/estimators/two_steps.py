@@ -222,11 +222,16 @@ def with_directions(metric: Metric, similarity: Similarity, Z: Array, y: NDArray
 
 
 def spread(codes: Array, y: NDArray[Any], distance: Distance | None) -> float:
-    """Standard deviation of the distances of samples of different classes, some drawn at random; 1 where it is 0."""
+    """Standard deviation of the distances of samples of different classes; 1 where it is 0."""
+    return float(np.std(between_classes(codes, y, distance))) or 1.0
+
+
+def between_classes(codes: Array, y: NDArray[Any], distance: Distance | None) -> NDArray[np.float64]:
+    """Distances of samples of different classes, some drawn at random."""
     some = np.random.RandomState(0).permutation(len(y))[:SPREAD_SAMPLES]
     vectors, numbers = split_codes(codes[some].astype(np.float64), distance)
     distances = squared_distances(vectors, vectors) + numbers[:, np.newaxis] + numbers
-    return float(np.std(distances[y[some, np.newaxis] != y[some]])) or 1.0
+    return np.asarray(distances[y[some, np.newaxis] != y[some]])
 
 
 def between_steps(basis: Basis, data: TrainingData, candidate: Candidate) -> Basis:

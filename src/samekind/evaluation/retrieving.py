@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -146,7 +147,8 @@ def evaluate_retrieval(
     memory_budget : int
         Bytes for tiles of distances in the k-NN error.
     """
-    inside = count_ranks(codes, labels, distance=distance, ids=ids, n_jobs=n_jobs)
+    ranks = partial(count_ranks, codes, labels, distance=distance, ids=ids, n_jobs=n_jobs)
+    inside = ranks()
     search = prepare_search(codes, labels, None, None, ids, distance=distance)
     search.check_neighbors(n_neighbors)
     search.check_relevant()
@@ -154,15 +156,7 @@ def evaluate_retrieval(
     wrong = [misclassified(search, *tile, n_neighbors, votes) for tile in search.tiles(memory_budget)]
     injected = None
     if distractors is not None:
-        injected = count_ranks(
-            codes,
-            labels,
-            distractors=distractors,
-            distance=distance,
-            ids=ids,
-            distractor_ids=distractor_ids,
-            n_jobs=n_jobs,
-        ).figures(at=at, ties=ties)
+        injected = ranks(distractors=distractors, distractor_ids=distractor_ids).figures(at=at, ties=ties)
     return RetrievalEvaluation(
         inside.figures(at=at, ties=ties),
         injected,

@@ -14,8 +14,8 @@ from samekind.gallery.view import Segment, View
 from samekind.model.file import ModelFileError
 
 if TYPE_CHECKING:
+    from samekind.gallery.backend import Progress
     from samekind.gallery.folder import FolderGallery
-    from samekind.gallery.gallery import Progress
 
 
 @dataclass(frozen=True)

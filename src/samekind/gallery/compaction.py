@@ -9,8 +9,8 @@ from samekind.gallery.view import Segment
 from samekind.gallery.writing import Writer
 
 if TYPE_CHECKING:
+    from samekind.gallery.backend import Progress
     from samekind.gallery.folder import FolderGallery
-    from samekind.gallery.gallery import Progress
 
 
 def compact(gallery: FolderGallery, progress: Progress) -> int:

@@ -32,7 +32,8 @@ from samekind.gallery.records import Record
 from samekind.model.calibration import Calibration
 
 if TYPE_CHECKING:
-    from samekind.gallery.gallery import Gallery, Progress
+    from samekind.gallery.backend import Progress
+    from samekind.gallery.gallery import Gallery
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -164,14 +165,15 @@ def examine(
     patient = _Patient.from_gallery(gallery)
     n = len(patient.records)
     n_labels = len(patient.rows_of)
-    # Passes over pairs of entries, of labels, and over both orders of entries.
-    weights = np.array([n * n / 2, n_labels**2 / 2, n * n]) + 1
+    # Passes over both orders of entries, over pairs of them where these say more, and over pairs of labels.
+    weights = np.array([n * n, n * n / 2 if patient.offsets.any() else 0, n_labels**2 / 2]) + 1
     steps = [_Step(progress, weights, at) for at in range(3)]
     evidence = _Evidence(calibration, wrong, n_labels)
-    duplicates = patient.duplicates(duplicate, steps[0])
-    same = patient.same(evidence, steps[1])
+    nearest, _ = nearest_others(patient.vectors, patient.offsets, steps[0], n_jobs)
+    duplicates = patient.duplicates(duplicate, nearest, steps[1])
+    same = patient.same(evidence, steps[2])
     mixed, lonely, not_split = patient.groups(evidence)
-    outliers = lonely + patient.isolated({each.row for each in lonely}, n_jobs, steps[2])
+    outliers = lonely + patient.isolated({each.row for each in lonely}, nearest)
     return Diagnosis(
         n,
         n_labels,
@@ -259,21 +261,28 @@ class _Patient:
         vectors = np.ascontiguousarray(both[:, : form.width])
         return cls(records, vectors, form.offsets(both), {label: np.array(their) for label, their in rows.items()})
 
-    def duplicates(self, share: float, progress: _Step) -> list[Duplicates]:
-        """Groups, the most alike first; offsets are left out, as equal codes have no distance then."""
+    def duplicates(self, share: float, nearest: Floats, progress: _Step) -> list[Duplicates]:
+        """Groups, the most alike first; offsets are left out, as equal codes have no distance then.
+
+        `nearest` (n,) are the distances of the nearest others: without offsets, they say which rows have a duplicate.
+        """
         n = len(self.records)
         if n < 2:
             return []
         mean = 2 * float(self.vectors.var(axis=0, dtype=np.float64).sum()) * n / (n - 1)
-        pairs, distances = pairs_within(self.vectors, np.zeros(n), np.full(n, share * mean), progress, forest=True)
+        limit = share * mean
+        rows = np.arange(n) if self.offsets.any() else np.flatnonzero(nearest <= limit)
+        zeros, limits = np.zeros(len(rows)), np.full(len(rows), limit)
+        pairs, distances = pairs_within(self.vectors[rows], zeros, limits, progress, forest=True)
+        pairs = rows[pairs]
         groups = _components(n, pairs)
         largest: dict[int, float] = {}
         for (first, _), distance in zip(pairs.tolist(), distances.tolist(), strict=True):
             largest[groups[first]] = max(largest.get(groups[first], 0.0), distance)
-        rows: dict[int, list[int]] = {group: [] for group in largest}
+        members: dict[int, list[int]] = {group: [] for group in largest}
         for row in np.unique(pairs):
-            rows[groups[row]].append(int(row))
-        found = [Duplicates(self._records(rows[group]), largest[group]) for group in rows]
+            members[groups[row]].append(int(row))
+        found = [Duplicates(self._records(members[group]), largest[group]) for group in members]
         return sorted(found, key=lambda each: (each.distance, each.records[0].id))
 
     def same(self, evidence: _Evidence, progress: _Step) -> list[tuple[str, str, float]]:
@@ -326,11 +335,10 @@ class _Patient:
         lonely.sort(key=lambda each: -each.distance)
         return mixed, lonely, too_large
 
-    def isolated(self, known: set[int], n_jobs: int | None, progress: _Step) -> list[_Lonely]:
+    def isolated(self, known: set[int], nearest: Floats) -> list[_Lonely]:
         """Entries that are far from every other one, the farthest first."""
         if len(self.records) < 4:
             return []
-        nearest, _ = nearest_others(self.vectors, self.offsets, progress, n_jobs)
         first, third = np.quantile(nearest, [0.25, 0.75])
         rows = np.flatnonzero(nearest > third + FENCE * (third - first))
         found = [_Lonely(int(row), "isolated", float(nearest[row])) for row in rows if int(row) not in known]

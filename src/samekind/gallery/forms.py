@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from samekind.gallery.errors import GalleryError
 from samekind.kernels.types import Array
@@ -41,6 +41,21 @@ class CodeForm:
         if self.model is None:
             return np.zeros(len(codes))
         return self.model.split_codes(codes[:, -1:].astype(np.float64))[1].astype(np.float64)
+
+    def checked(self, codes: ArrayLike) -> NDArray[np.float32]:
+        """(n, length) in float32, finite; one code (length,) is taken for (1, length)."""
+        given = np.asarray(codes)
+        rows = given[np.newaxis] if given.ndim == 1 else given
+        if rows.ndim != 2 or rows.shape[1] != self.length:
+            raise GalleryError(
+                f"Codes of this gallery have {self.length} numbers; got an array of shape {given.shape}. Encode with "
+                "the gallery's own model."
+            )
+        with np.errstate(over="ignore"):
+            converted = np.ascontiguousarray(rows, np.float32)
+        if not np.isfinite(converted).all():
+            raise GalleryError("Codes must be finite in float32, but some are not. Leave those out.")
+        return converted
 
     def query(self, code: Array) -> tuple[NDArray[np.float64], float]:
         """Vector and number of one code."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -12,6 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from samekind.gallery.addresses import Address, is_server
+from samekind.gallery.backend import Backend, Codes, Progress
 from samekind.gallery.errors import GalleryError
 from samekind.gallery.forms import CodeForm
 from samekind.gallery.layout import Layout
@@ -25,19 +26,15 @@ if TYPE_CHECKING:
     from samekind.gallery.recall import IndexReport
     from samekind.gallery.reencoding import Comparison, Reencoding
 
-Address = str | os.PathLike[str]
-Codes = NDArray[np.float32]
-Progress = Callable[[int, int], None]
 Texts = Sequence[str | None] | str | None
 
 PLAIN = "plain codes"  # fingerprint of codes that come from no model
-SERVERS = ("postgresql://", "postgres://")
 
 
 def no_progress(done: int, total: int) -> None: ...
 
 
-class Gallery(ABC):
+class Gallery(Backend):
     """Codes with records: `Gallery.create` makes one, `Gallery.open` opens one; a context manager.
 
     An address is a folder, or `postgresql://user@host/database?gallery=name` for a PostgreSQL server with pgvector.
@@ -247,12 +244,18 @@ class Gallery(ABC):
     def codes(self, ids: Iterable[int], *, model: int | None = None) -> Codes:
         """Codes of records, (n, length)."""
 
-    @abstractmethod
     def iterate(self, batch: int = 4096, model: int | None = None) -> Iterator[tuple[list[Record], Codes]]:
         """All records with their codes, some at a time, in the order in which codes were added.
 
-        The records are those of the moment when each batch is read.
+        Records that are added meanwhile are left out. Each batch is as it is when it is read: without records that were
+        removed, and with what others were replaced by.
         """
+        number = self._model_in_use() if model is None else model
+        ids = self._ids_in_order(number)
+        for start in range(0, len(ids), batch):
+            records, codes = self._with_codes(ids[start : start + batch].tolist(), number)
+            if records:
+                yield records, codes
 
     # Search
 
@@ -398,93 +401,5 @@ class Gallery(ABC):
             self, calibration=calibration, wrong=wrong, duplicate=duplicate, most=most, n_jobs=n_jobs, progress=progress
         )
 
-    # What each kind of gallery does in its own way
-
-    @abstractmethod
-    def _model(self, number: int | None) -> tuple[CodeForm, str]:
-        """How codes of a model are compared, and its fingerprint; None stands for the model in use."""
-
-    @abstractmethod
-    def _add(
-        self, codes: Codes, texts: Sequence[tuple[str | None, ...]], added: str, thumbnails: Sequence[bytes | None]
-    ) -> list[int]: ...
-
-    @abstractmethod
-    def _remove(self, ids: tuple[int, ...]) -> Removal: ...
-
-    @abstractmethod
-    def _replace(self, id: int, code: Codes | None, texts: dict[str, str | None]) -> None: ...
-
-    @abstractmethod
-    def _records_by_id(self, ids: Sequence[int]) -> dict[int, Record]: ...
-
-    @abstractmethod
-    def _answers(
-        self, codes: Codes, k: int, labels: Sequence[str] | None, model: int | None, n_jobs: int | None, one: bool
-    ) -> list[Answer]: ...
-
-    @abstractmethod
-    def _id_range(self) -> tuple[int, int]:
-        """The lowest and the highest id; (0, 0) where there are no records."""
-
-    @abstractmethod
-    def _approximate_answers(
-        self, codes: Codes, k: int, labels: Sequence[str] | None, n_jobs: int | None
-    ) -> list[Answer]:
-        """Exact ones where there is no index."""
-
-    @abstractmethod
-    def _build_index(self, recall: float, k: int, n_queries: int, progress: Progress) -> IndexReport: ...
-
-    @abstractmethod
-    def _begin_next(self, form: CodeForm, fingerprint: str) -> int:
-        """Keep another model beside the one in use; its number."""
-
-    @abstractmethod
-    def _lacking(self, model: int, after: int, most: int) -> list[Record]:
-        """Records that have no code of a model yet, in order of their ids."""
-
-    @abstractmethod
-    def _keep(self, model: int, ids: Sequence[int], codes: Codes) -> None:
-        """Codes of records that are still there."""
-
-    @abstractmethod
-    def _encoded(self, model: int) -> list[int]:
-        """Ids of the records that have a code of a model."""
-
-    @abstractmethod
-    def _n_encoded(self, model: int) -> int: ...
-
-    @abstractmethod
-    def _switch_to(self, model: int) -> None: ...
-
-    @abstractmethod
-    def _forget_next(self, model: int) -> None: ...
-
     def _checked_codes(self, codes: ArrayLike, model: int | None = None) -> Codes:
-        """(n, length) in float32, finite."""
-        given, length = np.asarray(codes), self._model(model)[0].length
-        rows = given[np.newaxis] if given.ndim == 1 else given
-        if rows.ndim != 2 or rows.shape[1] != length:
-            raise GalleryError(
-                f"Codes of this gallery have {length} numbers; got an array of shape {given.shape}. Encode with the "
-                "gallery's own model."
-            )
-        with np.errstate(over="ignore"):
-            converted = np.ascontiguousarray(rows, np.float32)
-        if not np.isfinite(converted).all():
-            raise GalleryError("Codes must be finite in float32, but some are not. Leave those out.")
-        return converted
-
-
-def is_server(path: Address) -> bool:
-    return isinstance(path, str) and path.startswith(SERVERS)
-
-
-def shown_address(path: Address) -> str:
-    """An address without a password."""
-    if not is_server(path):
-        return str(path)
-    from samekind.gallery.server import parsed
-
-    return parsed(str(path))[2]
+        return self._model(model)[0].checked(codes)

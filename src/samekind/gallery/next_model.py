@@ -11,8 +11,8 @@ from samekind.gallery.layout import MODEL_END, fsync_folder, remove_files
 from samekind.gallery.records import COLUMNS, Record, records_by_id
 
 if TYPE_CHECKING:
+    from samekind.gallery.backend import Codes
     from samekind.gallery.folder import FolderGallery
-    from samekind.gallery.gallery import Codes
 
 
 def begin(gallery: FolderGallery, form: CodeForm, fingerprint: str) -> int:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from samekind.gallery.backend import Codes
 from samekind.gallery.errors import GalleryError
+from samekind.gallery.records import Answer
 
 if TYPE_CHECKING:
     from samekind.gallery.gallery import Gallery
@@ -43,22 +45,44 @@ class IndexReport:
     seconds: float
 
 
+@dataclass(frozen=True, eq=False)
+class ExactNeighbours:
+    """Records as queries, and the distances of their k nearest others, which an approximate search is to find."""
+
+    ids: list[int]
+    codes: Codes
+    distances: list[list[float]]
+    k: int
+
+    @classmethod
+    def drawn_from(cls, gallery: Gallery, k: int = 10, n_queries: int = 200, seed: int = 0) -> ExactNeighbours:
+        drawn = _drawn(gallery, n_queries, np.random.default_rng(seed))
+        if len(drawn) < 2:
+            raise GalleryError("Recall is measured on records, and there are fewer than two.")
+        codes = gallery.codes(drawn)
+        answers = gallery.search_many(codes, k + 1)
+        return cls(drawn, codes, [_others(answer, at, k) for at, answer in zip(drawn, answers, strict=True)], k)
+
+    def measure(self, gallery: Gallery) -> Recall:
+        """Of approximate searches; ties of the last distance count as found."""
+        shares, times = [], []
+        for at, code, wanted in zip(self.ids, self.codes, self.distances, strict=True):
+            started = time.perf_counter()
+            found = gallery.search(code, self.k + 1, approximate=True)
+            times.append(time.perf_counter() - started)
+            got = _others(found, at, self.k)
+            shares.append(sum(distance <= wanted[-1] for distance in got) / len(wanted))
+        return Recall(float(np.mean(shares)), self.k, len(self.ids), float(np.median(times)))
+
+
+def _others(answer: Answer, id: int, k: int) -> list[float]:
+    """Distances of the k nearest but for a record itself."""
+    return [hit.distance for hit in answer.hits if hit.record.id != id][:k]
+
+
 def measured_recall(gallery: Gallery, k: int = 10, n_queries: int = 200, seed: int = 0) -> Recall:
-    """Records drawn at random as queries against all others; ties of the last distance count as found."""
-    drawn = _drawn(gallery, n_queries, np.random.default_rng(seed))
-    if len(drawn) < 2:
-        raise GalleryError("Recall is measured on records, and there are fewer than two.")
-    codes = gallery.codes(drawn)
-    exact = gallery.search_many(codes, k + 1)
-    shares, times = [], []
-    for at, code, answer in zip(drawn, codes, exact, strict=True):
-        started = time.perf_counter()
-        found = gallery.search(code, k + 1, approximate=True)
-        times.append(time.perf_counter() - started)
-        wanted = [hit.distance for hit in answer.hits if hit.record.id != at][:k]
-        got = [hit.distance for hit in found.hits if hit.record.id != at][:k]
-        shares.append(sum(distance <= wanted[-1] for distance in got) / len(wanted))
-    return Recall(float(np.mean(shares)), k, len(drawn), float(np.median(times)))
+    """Of records drawn at random as queries against all others."""
+    return ExactNeighbours.drawn_from(gallery, k, n_queries, seed).measure(gallery)
 
 
 def _drawn(gallery: Gallery, n: int, rng: np.random.Generator) -> list[int]:

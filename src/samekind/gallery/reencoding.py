@@ -19,7 +19,8 @@ from samekind.gallery.records import Record
 from samekind.model.metric import Metric
 
 if TYPE_CHECKING:
-    from samekind.gallery.gallery import Gallery, Progress
+    from samekind.gallery.backend import Progress
+    from samekind.gallery.gallery import Gallery
 
 
 @dataclass(frozen=True)

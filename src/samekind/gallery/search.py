@@ -5,16 +5,20 @@ Threads share blocks of rows. Each has lists of its own, which are merged; equal
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from samekind.gallery.cells import Cells, SegmentCells
+from samekind.gallery.cells import Cells
 from samekind.gallery.view import Segment, View
 from samekind.kernels.types import BoolArray, IntArray
 from samekind.threads import ThreadPool, single_threaded_blas
+
+if TYPE_CHECKING:
+    from samekind.kernels.nearest import NearestSoFar
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.int64]
@@ -48,15 +52,18 @@ class _Lists:
 def nearest(
     view: View, query: Floats, k: int, allowed: Allowed, n_jobs: int | None, cells: Cells | None = None
 ) -> Nearest:
-    """One query (width,); with cells, only the rows in those nearest to the query, and those in no cell."""
+    """One query (width,); with cells, only the candidates that these give, and the rows in no cell."""
+    from samekind.kernels.nearest import NearestSoFar
+
     shared = np.full(1, np.inf)
-    tasks = [task for segment in view.segments for task in _tasks(view, segment, allowed, cells, query)]
+    near = {} if cells is None or allowed is not None else cells.candidates(query)
+    tasks = [task for segment in view.segments for task in _tasks(view, segment, allowed, cells, near)]
     waiting = iter(tasks)  # taken by whichever thread is free
 
     def search(_: int) -> _Lists:
         lists = _Lists(1, k)
         for task in waiting:
-            lists.computed += task.search(query, shared, lists.distances[0], lists.places[0])
+            lists.computed += task.search(query, NearestSoFar(shared, lists.distances[0], lists.places[0]))
         return lists
 
     with ThreadPool(n_jobs) as pool:
@@ -119,27 +126,22 @@ class _Task:
     blocks: IntArray | None = None
     allowed: BoolArray | None = None
     rows: IntArray | None = None
-    cells: tuple[SegmentCells, IntArray] | None = None
+    near: IntArray | None = None
 
-    def search(self, query: Floats, shared: Floats, distances: Floats, places: Places) -> int:
-        from samekind.kernels.nearest import nearest_in_blocks, nearest_in_cells, nearest_of_rows
+    def search(self, query: Floats, nearest: NearestSoFar) -> int:
+        """Into the lists of the nearest; returns how many distances were computed."""
+        from samekind.kernels.nearest import QuantisedRows, nearest_in_blocks, nearest_in_rows, nearest_of_rows
 
-        segment, codes = self.segment, self.segment.codes
-        if self.cells is not None:
-            lists, probed = self.cells
-            computed: int = nearest_in_cells(
-                probed, lists.starts, lists.members, segment.int8, segment.scales, self.block_rows, codes,
-                segment.first_place, query, shared, distances, places,
-            )  # fmt: skip
-            return computed
+        segment = self.segment
+        quantised = QuantisedRows(segment.int8, segment.scales, self.block_rows, segment.codes, segment.first_place)
+        if self.near is not None:
+            return int(nearest_in_rows(self.near, quantised, query, nearest))
         if self.rows is not None:
-            offsets = self._offsets(self.rows)
-            nearest_of_rows(codes, offsets, self.rows, segment.first_place, query, distances, places)
+            offsets, lists_so_far = self._offsets(self.rows), (nearest.distances, nearest.places)
+            nearest_of_rows(segment.codes, offsets, self.rows, segment.first_place, query, *lists_so_far)
             return len(self.rows)
         allowed = _EVERY if self.allowed is None else self.allowed
-        arguments: tuple[Any, ...] = (codes, allowed, segment.first_place, query, shared, distances, places)
-        found: int = nearest_in_blocks(segment.int8, segment.scales, self.block_rows, self.blocks, *arguments)
-        return found
+        return int(nearest_in_blocks(self.blocks, allowed, quantised, query, nearest))
 
     def _offsets(self, rows: IntArray) -> Floats:
         first = len(self.segment.int8)
@@ -149,7 +151,7 @@ class _Task:
 
 
 def _tasks(
-    view: View, segment: Segment, allowed: Allowed, cells: Cells | None = None, query: Floats | None = None
+    view: View, segment: Segment, allowed: Allowed, cells: Cells | None, near: Mapping[int, IntArray]
 ) -> list[_Task]:
     """Work on a segment in pieces that several threads share evenly."""
     size = view.layout.block_rows
@@ -162,9 +164,8 @@ def _tasks(
     tail = np.arange(len(segment.int8), segment.state.rows)
     tail = tail if mask is None else tail[mask[tail]]
     by_blocks = [_Task(segment, size, part, mask) for part in _pieces(blocks, 4)]
-    if cells is not None and lists is not None and query is not None:
-        probed = cells.probed(query)
-        by_blocks += [_Task(segment, size, cells=(lists, part)) for part in _pieces(probed, -(-len(probed) // 2))]
+    if lists is not None:
+        by_blocks.append(_Task(segment, size, near=near[segment.state.number]))
     return by_blocks + [_Task(segment, size, rows=part) for part in _pieces(tail, size // 8)]
 
 

@@ -17,7 +17,9 @@ from samekind.gallery.errors import GalleryError
 from samekind.gallery.records import TEXTS, Record
 
 if TYPE_CHECKING:
-    from samekind.gallery.gallery import Address, Gallery, Progress
+    from samekind.gallery.addresses import Address
+    from samekind.gallery.backend import Progress
+    from samekind.gallery.gallery import Gallery
 
 BATCH = 4096
 COLUMNS = ("id", *TEXTS, "added")

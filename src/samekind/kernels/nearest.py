@@ -18,7 +18,7 @@ codes in float64. Equal distances are ordered by place.
 The sums of a distance run in eight lanes: any caller gets the same number for the same row.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,31 @@ _MOST_INT16 = 32767
 _MOST_INT32 = 2**31 - 1
 _RUN = 256  # rows whose integer products are held at once
 _ROUNDING = 2.0**-40  # far above what float64 sums of up to 2^10 terms lose, far below what quantisation does
+
+
+class QuantisedRows(NamedTuple):
+    """`rows` (n, row_bytes) and `scales` (n_blocks, r) are quantised `codes` (n, >= r) in blocks of `block_rows`.
+
+    The place of a row is `first_place` and its number.
+    """
+
+    rows: Any
+    scales: Any
+    block_rows: Any
+    codes: Any
+    first_place: Any
+
+
+class NearestSoFar(NamedTuple):
+    """The k smallest distances and their places (k,), in order.
+
+    `shared` (1,) is a bound on the k-th smallest distance that several threads lower together: any value that one of
+    them writes is valid, whichever is written last.
+    """
+
+    shared: Any
+    distances: Any
+    places: Any
 
 
 def row_bytes(width: int) -> int:
@@ -164,35 +189,38 @@ def _quantise_query(query: Any, scales: Any, integers: Any) -> Any:
 
 
 @compiled_exactly
-def nearest_in_blocks(
-    rows: Any,
-    scales: Any,
-    block_rows: Any,
-    blocks: Any,
-    codes: Any,
-    allowed: Any,
-    first_place: Any,
-    query: Any,
-    shared: Any,
-    distances: Any,
-    places: Any,
-) -> Any:
-    """The nearest rows of some blocks, into lists in order; returns how many distances were computed.
+def _squared_length(vector: Any) -> Any:
+    total = 0.0
+    for d in range(len(vector)):
+        total += vector[d] * vector[d]
+    return total
 
-    `rows` (n, row_bytes) and `scales` (n_blocks, r) are quantised `codes` (n, >= r) in blocks of `block_rows`;
-    `allowed` (n,) bool leaves rows out, or is empty. `shared` (1,) holds a bound on the k-th smallest distance that
-    several threads lower together: any value that one of them writes is valid, whichever is written last.
+
+@compiled_exactly
+def _lower_bound(length: Any, norm: Any, error: Any, offset: Any, step: Any, product: Any, missing: Any) -> Any:
+    """Of a row's distance to a query of squared length `length`, from the integer product of both."""
+    twice = 2.0 * step * np.float64(product)
+    slack = _ROUNDING * (length + norm + abs(twice)) + 2.0 * missing
+    apart = np.sqrt(max(length + norm - twice - slack, 0.0)) * (1 - _ROUNDING)
+    apart = max(apart - error, 0.0)
+    return apart * apart * (1 - _ROUNDING) + offset
+
+
+@compiled_exactly
+def nearest_in_blocks(blocks: Any, allowed: Any, quantised: Any, query: Any, nearest: Any) -> Any:
+    """The nearest rows of some blocks of `QuantisedRows`, into `NearestSoFar`; returns how many were computed.
+
+    `allowed` (n,) bool leaves rows out, or is empty.
     """
-    width = len(query)
+    rows, scales, block_rows, codes, first_place = quantised
+    shared, distances, places = nearest
     padded = rows.shape[1] - TAIL
     bounds, offsets = rows.view(np.float32), rows.view(np.float64)
     at_norm, at_offset = padded // 4, padded // 8 + 1
     integers = np.zeros(padded, np.int16)
     products, lower = np.empty(_RUN, np.int32), np.empty(_RUN)
     lanes = np.empty(8)
-    length = 0.0
-    for d in range(width):
-        length += query[d] * query[d]
+    length = _squared_length(query)
     computed, last = 0, len(distances) - 1
     for block in blocks:
         step, missing = _quantise_query(query, scales[block], integers)
@@ -205,12 +233,9 @@ def nearest_in_blocks(
                     product += np.int32(row[d]) * np.int32(integers[d])
                 products[i] = product
             for i in range(n):
-                norm = np.float64(bounds[start + i, at_norm])
-                twice = 2.0 * step * np.float64(products[i])
-                slack = _ROUNDING * (length + norm + abs(twice)) + 2.0 * missing
-                apart = np.sqrt(max(length + norm - twice - slack, 0.0)) * (1 - _ROUNDING)
-                apart = max(apart - np.float64(bounds[start + i, at_norm + 1]), 0.0)
-                lower[i] = apart * apart * (1 - _ROUNDING) + offsets[start + i, at_offset]
+                norm, error = np.float64(bounds[start + i, at_norm]), np.float64(bounds[start + i, at_norm + 1])
+                offset = offsets[start + i, at_offset]
+                lower[i] = _lower_bound(length, norm, error, offset, step, products[i], missing)
             limit = min(shared[0], distances[last])
             for i in range(n):
                 if lower[i] <= limit and (len(allowed) == 0 or allowed[start + i]):
@@ -225,22 +250,10 @@ def nearest_in_blocks(
 
 
 @compiled_exactly
-def nearest_in_cells(
-    cells: Any,
-    starts: Any,
-    members: Any,
-    rows: Any,
-    scales: Any,
-    block_rows: Any,
-    codes: Any,
-    first_place: Any,
-    query: Any,
-    shared: Any,
-    distances: Any,
-    places: Any,
-) -> Any:
-    """The same for the rows `members[starts[c] : starts[c + 1]]` of some cells c, wherever they are; -1 is no row."""
-    width = len(query)
+def nearest_in_rows(chosen: Any, quantised: Any, query: Any, nearest: Any) -> Any:
+    """The same for some rows, wherever they are."""
+    rows, scales, block_rows, codes, first_place = quantised
+    shared, distances, places = nearest
     padded = rows.shape[1] - TAIL
     bounds, offsets = rows.view(np.float32), rows.view(np.float64)
     at_norm, at_offset = padded // 4, padded // 8 + 1
@@ -249,30 +262,22 @@ def nearest_in_cells(
     for block in range(len(scales)):
         steps[block], missing[block] = _quantise_query(query, scales[block], integers[block])
     lanes = np.empty(8)
-    length = 0.0
-    for d in range(width):
-        length += query[d] * query[d]
+    length = _squared_length(query)
     computed, last = 0, len(distances) - 1
-    for cell in cells:
-        for at in range(starts[cell], starts[cell + 1]):
-            row = members[at]
-            if row < 0:
-                continue
-            block, product = row // block_rows, np.int32(0)
-            for d in range(padded):
-                product += np.int32(rows[row, d]) * np.int32(integers[block, d])
-            norm = np.float64(bounds[row, at_norm])
-            twice = 2.0 * steps[block] * np.float64(product)
-            slack = _ROUNDING * (length + norm + abs(twice)) + 2.0 * missing[block]
-            apart = np.sqrt(max(length + norm - twice - slack, 0.0)) * (1 - _ROUNDING)
-            apart = max(apart - np.float64(bounds[row, at_norm + 1]), 0.0)
-            lower = apart * apart * (1 - _ROUNDING) + offsets[row, at_offset]
-            if lower <= min(shared[0], distances[last]):
-                distance = _distance(codes, row, query, lanes) + offsets[row, at_offset]
-                _insert(distances, places, distance, first_place + row)
-                computed += 1
-        if distances[last] < shared[0]:
-            shared[0] = distances[last]
+    for row in chosen:
+        block, product = row // block_rows, np.int32(0)
+        own, of_query = rows[row], integers[block]
+        for d in range(padded):
+            product += np.int32(own[d]) * np.int32(of_query[d])
+        norm, error = np.float64(bounds[row, at_norm]), np.float64(bounds[row, at_norm + 1])
+        offset = offsets[row, at_offset]
+        lower = _lower_bound(length, norm, error, offset, steps[block], product, missing[block])
+        if lower <= min(shared[0], distances[last]):
+            distance = _distance(codes, row, query, lanes) + offset
+            _insert(distances, places, distance, first_place + row)
+            computed += 1
+    if distances[last] < shared[0]:
+        shared[0] = distances[last]
     return computed
 
 
@@ -314,9 +319,7 @@ def nearest_in_products(
     last = distances.shape[1] - 1
     lower = np.empty(len(codes))
     for i in range(len(queries)):
-        length = 0.0
-        for d in range(queries.shape[1]):
-            length += queries[i, d] * queries[i, d]
+        length = _squared_length(queries[i])
         scaled = 2.0 * error * np.sqrt(length) * (1 + _ROUNDING)
         least_length = length * (1 - _ROUNDING)
         tiny = _ROUNDING * length + 2.0**-100

@@ -34,7 +34,7 @@ def project_psd(A: Matrix) -> Matrix:
 def project_trace_ball(A: Matrix, bound: float) -> Matrix:
     """Pi_nu(A): the nearest matrix with A >= 0 and tr(A) <= bound."""
     A = symmetrised(A)
-    if np.trace(A) <= bound and is_positive_definite(A):
+    if (np.isinf(bound) or np.trace(A) <= bound) and is_positive_definite(A):
         return A
     values, vectors = eigh(A)
     capped = project_capped_simplex(values, bound)

@@ -19,6 +19,7 @@ from samekind.images.regions import evenly_spaced, symmetric_subset
 from samekind.kernels.types import IntArray
 from samekind.lfw.workplace import digest
 from samekind.store import DiskStore, GroupsOf
+from samekind.store.manifest import MANIFEST
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,7 @@ def extracted(
 ) -> DiskStore:
     """A store of these pictures: new, or one that was begun here before."""
     extractor = Extractor.over(families, n_regions=regions)  # the regions of `samekind extract --regions`
-    if path.exists() and any(path.iterdir()):
+    if (path / MANIFEST).exists():  # a run that was killed before leaves a folder without one
         begun = DiskStore.open(path)
         extractor = Extractor.from_json(begun.front_end)
         _check_enough(begun, extractor, families, regions)

@@ -1,4 +1,4 @@
-"""Where the results of one split are kept, stage by stage, and what they were made with.
+"""A folder of work, and in it one of each split: its results, stage by stage, and what they were made with.
 
 made-with.json            settings, descriptors, training images and pairs; other ones are refused
 STAGE.checkpoint/         of a stage that is running
@@ -9,10 +9,12 @@ STAGE.distances.npy       distances of the protocol's pairs
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +22,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from samekind.checkpoint.folder import entries
-from samekind.files import whole_file, write_whole
+from samekind.files import lock_folder, write_array, write_whole
 from samekind.lfw.stages import Stage
 from samekind.model.metric import Metric
 
-MADE_WITH = "made-with.json"
+MADE_WITH, LOCK = "made-with.json", ".lock"
 PER_FAMILY = "descriptors."  # entries that are compared for the families that both have
 
 Distances = NDArray[np.float32]
+
+
+@contextmanager
+def working_in(folder: Path) -> Iterator[None]:
+    """Make the folder of an experiment, in which one process works at a time."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:
+        raise NotADirectoryError(errno.ENOTDIR, "The work needs a folder; this is a file", str(folder)) from error
+    busy = f"{folder}: another samekind is at work here. Wait until it ends, or give another folder with --work."
+    lock = lock_folder(folder, LOCK, ValueError(busy))
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 class Workplace:
@@ -83,8 +100,7 @@ class Workplace:
         return facts
 
     def keep_distances(self, stage: Stage, distances: Distances) -> None:
-        with whole_file(self._distances(stage)) as file:
-            np.save(file, distances, allow_pickle=False)
+        write_array(self._distances(stage), distances)
 
     def has_distances(self, stage: Stage) -> bool:
         return self._distances(stage).exists()

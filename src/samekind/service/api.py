@@ -42,7 +42,9 @@ class Limits:
 
     upload_bytes: int = 20_000_000
     bodies_bytes: int = 160_000_000
-    waiting: int = 64  # short calls that wait for a thread
+    # Short calls that wait for a thread. Who is refused comes back later than those who were not, and may be refused
+    # again and again: a long queue is fairer than a short one. Bodies are bounded together.
+    waiting: int = 256
     waiting_long: int = 8
 
 
@@ -55,6 +57,7 @@ class Api:
         # A detector takes long on any picture.
         self.always_long = engine.encoder.extractor.alignment == "detect"
         self.short = Lane("short", effective_threads(None), limits.waiting)
+        self.searching = Lane("search", effective_threads(None), limits.waiting)
         self.long = Lane("long", max(1, effective_threads(None) // 2), limits.waiting_long)
         self.writes = Lane("writes", 1, limits.waiting_long)
         self.examining = Lane("doctor", 1, 0)
@@ -62,7 +65,7 @@ class Api:
 
     def close(self) -> None:
         self.engine.ending = True
-        for lane in (self.short, self.long, self.writes, self.examining, self.quick):
+        for lane in (self.short, self.searching, self.long, self.writes, self.examining, self.quick):
             lane.close()
 
     async def page(self, request: Request) -> Response:
@@ -114,7 +117,8 @@ class Api:
         a, b = _chosen(fields, "a"), _chosen(fields, "b")
         far, prior = fields.rate("far", default=None), fields.rate("prior", default=0.5)
         fields.done()
-        return JSONResponse(await self.short.run(lambda: self.engine.verify(a, b, far=far, prior=prior or 0.5)))
+        # Never behind uploads: what was sent is answered before it is let go.
+        return JSONResponse(await self.quick.run(lambda: self.engine.verify(a, b, far=far, prior=prior or 0.5)))
 
     async def explain(self, request: Request) -> Response:
         fields = await self._fields(request)
@@ -131,7 +135,9 @@ class Api:
         far, prior = fields.rate("far", default=None), fields.rate("prior", default=0.5)
         fields.done()
         return JSONResponse(
-            await self.short.run(lambda: self.engine.search(chosen, k=k, labels=labels, far=far, prior=prior or 0.5))
+            await self.searching.run(
+                lambda: self.engine.search(chosen, k=k, labels=labels, far=far, prior=prior or 0.5)
+            )
         )
 
     async def add_entry(self, request: Request) -> Response:

@@ -27,7 +27,8 @@ def check_installed() -> None:
 def listening_socket(host: str, port: int) -> socket.socket:
     """Bound at once, so that a port that is taken is an error before anything is loaded; port 0 is any free one."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    bound = socket.socket(family)
+    # Named TCP: asyncio sends small answers at once (TCP_NODELAY) on such sockets only; others wait 40 ms for each.
+    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         bound.bind((host, port))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from samekind.files import whole_file, write_whole
+from samekind.files import lock_folder, whole_file, write_whole
 from samekind.store.disk import DiskStore
 from samekind.store.manifest import (
     MANIFEST,
@@ -257,22 +257,8 @@ def _make_folder(folder: Path) -> None:
 
 
 def _locked(folder: Path) -> FileLock:
-    """A lock that no other writer holds; it is let go when it is released, and when the process ends, however."""
-    from filelock import FileLock, Timeout
-
-    lock = FileLock(folder / LOCK, thread_local=False)
-    try:
-        lock.acquire(timeout=0)
-    except Timeout as error:
-        raise StoreError(
-            f"{folder}: another extraction is writing to this store. Wait until it ends, or choose another folder."
-        ) from error
-    except NotImplementedError:  # a file system without locks
-        pass
-    except OSError as error:
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT):
-            raise OSError(error.errno, f"Nothing can be written here ({error.strerror})", str(folder)) from error
-    return lock
+    busy = f"{folder}: another extraction is writing to this store. Wait until it ends, or choose another folder."
+    return lock_folder(folder, LOCK, StoreError(busy))
 
 
 def _check_same(folder: Path, present: Manifest, asked: Manifest) -> None:

@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,14 +15,15 @@ from typing import Any
 import numpy as np
 
 import samekind
-from samekind.files import write_whole
+from samekind.files import write_array, write_whole
 from samekind.kernels.types import Array, IntArray
 from samekind.lfw.reporter import ProgressReporter
-from samekind.lfw.retrieval.worker import OUT_OF_MEMORY
+from samekind.lfw.retrieval.worker import NOT_WRITTEN, OUT_OF_MEMORY
 
 WORKER = Path(__file__).with_name("worker.py")
 
 UNLIMITED = 1e9  # minutes
+SCRATCH = "scratch"  # folder of the fit under way: one process at a time works in a folder of work
 
 Samples = tuple[Array, IntArray]
 
@@ -112,36 +112,41 @@ class Fits:
         self, name: str, learner: str, samples: Samples, options: dict[str, Any], title: str, minutes: float, path: bool
     ) -> str:
         """How it ended; its result is moved into the folder."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=self.folder) as scratch:
+        scratch = self.folder / SCRATCH
+        shutil.rmtree(scratch, ignore_errors=True)  # of a run that was killed
+        scratch.mkdir(parents=True, exist_ok=True)
+        try:
             for what, array in zip("Xy", samples, strict=True):
-                np.save(Path(scratch) / f"{what}.npy", array, allow_pickle=False)
-            result = Path(scratch) / "result.npz"
+                write_array(scratch / f"{what}.npy", array)
+            result = scratch / "result.npz"
             status = self._process(learner, scratch, result, options, title, minutes, path)
             if result.exists():
-                result.replace(self.folder / f"{name}.npz")
+                write_whole(self.folder / f"{name}.npz", result.read_bytes())
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
         return status
 
     def _process(
         self,
         learner: str,
-        scratch: str,
+        scratch: Path,
         result: Path,
         options: dict[str, Any],
         title: str,
         minutes: float,
         path: bool,
     ) -> str:
+        """How the worker ended; an error where it was no fault of the learner, so that it is to be run again."""
         python = self.lmnn_python if learner == "lmnn" else sys.executable
-        command = [str(python), "-W", "ignore", str(WORKER), learner, scratch, str(result)]
-        command += [f"--options={json.dumps(options)}", *(["--path"] if path else [])]
+        command = [str(python), "-W", "ignore", str(WORKER), learner, str(scratch), str(result)]
+        command += [f"--options={json.dumps(options)}", "--attached", *(["--path"] if path else [])]
         command += [f"--limit={60 * minutes}"] if np.isfinite(minutes) else []
         command += [f"--memory={self.memory_limit}"] if self.memory_limit else []
-        errors = Path(scratch) / "errors"
+        errors, pipe = scratch / "errors", subprocess.PIPE
         with (
             errors.open("w") as log,
             self.reporter.counting(title) as count,
-            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=_environment(learner)) as run,
+            subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=log, text=True, env=_environment(learner)) as run,
         ):
             assert run.stdout is not None, "it is a pipe"
             try:
@@ -154,9 +159,17 @@ class Fits:
         if run.returncode == 0:
             return Fit.load(result).status
         if run.returncode == OUT_OF_MEMORY:
-            return f"failed: more than {self.memory_limit or 0:,} bytes of memory needed"
-        last = errors.read_text(errors="replace").strip().splitlines()
-        return f"failed: {last[-1] if last else f'exit status {run.returncode}'}"
+            limit = f"{self.memory_limit:,} bytes of memory" if self.memory_limit else "the memory that there is"
+            return f"failed: more than {limit} needed"
+        last = (errors.read_text(errors="replace").strip().splitlines() or [""])[-1]
+        if run.returncode == NOT_WRITTEN:
+            raise OSError(f"{title}: {last or 'a file could not be written; there is no space left for more'}")
+        if run.returncode < 0:
+            raise ChildProcessError(
+                f"{title}: the process of this fit was ended by signal {-run.returncode}, as the system does where "
+                "memory runs out. The same command begins it again."
+            )
+        return f"failed: {last or f'exit status {run.returncode}'}"
 
 
 def _environment(learner: str) -> dict[str, str]:

@@ -66,8 +66,8 @@ FACES = MANY_FACES | {
     "compare_by": "distance",
     "normalise": "none",
     "n_components": None,
-    "principal": 200,
-    "joint__ridge": 1.0,
+    "principal": 300,
+    "joint__ridge": 5.0,
     "joint__beta": 1e6,
 }
 

@@ -1,11 +1,12 @@
 """One fit in a process of its own, by whichever interpreter has the learner: a script, not a module of the package.
 
-    python worker.py LEARNER FOLDER RESULT --options JSON [--limit SECONDS] [--memory BYTES] [--path]
+    python worker.py LEARNER FOLDER RESULT --options JSON [--limit SECONDS] [--memory BYTES] [--path] [--attached]
 
 reads FOLDER/X.npy and y.npy and writes the file RESULT (.npz): components (m, r, D) as they stood after `seconds` (m,)
 and `iterations` (m,), the last being the result and, without --path, the only ones; peak memory in MB over what the
 process held before; facts of the learner as JSON; status, "finished" or "cut off" after --limit. Prints `iteration
-total` for each iteration. The exit status is 3 where --memory, or what the machine has, was too little.
+total` for each iteration. The exit status is 3 where --memory, or what the machine has, was too little, 4 where a file
+could not be read or written. --attached: ends when its standard input does, as whoever started it has ended then.
 
 Nothing but the standard library and NumPy is imported, except by the learner itself.
 """
@@ -15,13 +16,14 @@ import json
 import os
 import resource
 import sys
+import threading
 import time
 from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
-OUT_OF_MEMORY = 3
+OUT_OF_MEMORY, NOT_WRITTEN = 3, 4
 APART = 1.05  # of two moments whose components are noted
 FEW_CLASSES = 20  # of a first fit, so that imports and first calls are not charged
 
@@ -127,7 +129,10 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=np.inf, help="seconds")
     parser.add_argument("--memory", type=int, help="bytes that the process may hold")
     parser.add_argument("--path", action="store_true", help="components on their way, not only the last")
+    parser.add_argument("--attached", action="store_true", help="end when the standard input does")
     given = parser.parse_args()
+    if given.attached:
+        threading.Thread(target=_end_with_input, daemon=True).start()
     here = os.path.dirname(os.path.realpath(__file__))
     sys.path[:] = [path for path in sys.path if os.path.realpath(path) != here]  # its modules are no top-level ones
     if given.memory:
@@ -135,8 +140,23 @@ def main() -> None:
     try:
         _fit(given)
     except MemoryError as error:
-        sys.stderr.write(f"out of memory: {error}\n")
-        sys.exit(OUT_OF_MEMORY)
+        _end(OUT_OF_MEMORY, f"out of memory: {error}")
+    except OSError as error:
+        _end(NOT_WRITTEN, str(error))
+
+
+def _end(status: int, reason: str) -> None:
+    """At once: on a full disk there is no place for the reason, and the status must be right all the same."""
+    with suppress(OSError):
+        os.write(2, f"{reason}\n".encode())
+    os._exit(status)
+
+
+def _end_with_input() -> None:
+    """Somebody may begin the same fit again, in the same folder, once the one who waits for this one was killed."""
+    while os.read(0, 1024):
+        pass
+    os._exit(1)
 
 
 def _fit(given: argparse.Namespace) -> None:

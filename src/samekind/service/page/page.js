@@ -104,6 +104,7 @@ class Slot {
     this.face = 0;
     this.turn = (this.turn || 0) + 1;
     this.show(null);
+    this.part(".drop").classList.remove("busy");
     this.refuse("");
     this.part(".faces").hidden = true;
     if (tell) this.changed();
@@ -123,7 +124,7 @@ class Slot {
     } catch (error) {
       if (turn === this.turn) this.refuse(error.message);
     } finally {
-      this.part(".drop").classList.remove("busy");
+      if (turn === this.turn) this.part(".drop").classList.remove("busy"); // another picture may be under way
     }
   }
 
@@ -160,6 +161,7 @@ class Slot {
     shown.onerror = () => { if (this.picture && shown.src.startsWith("blob:")) shown.src = this.crop(); };
     if (url) shown.src = url;
     else shown.removeAttribute("src");
+    shown.alt = ""; // until its size is known
     shown.hidden = !url;
     this.part(".empty").hidden = Boolean(url);
     this.part(".clear").hidden = !url;
@@ -170,6 +172,8 @@ class Slot {
 
 /** A file as the service takes it; other kinds that the browser can show are made PNG. */
 async function sendable(file) {
+  // A picture may be chosen before the service has said what it takes.
+  info ||= await call("GET", "/api/info");
   const most = info.limits.upload_bytes;
   const megabytes = (n) => `${(n / 1e6).toFixed(1)} MB`;
   if (file.size > most) {

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from samekind.compute.site import Share, Site
+from samekind.compute.site import Recipe, Share, Site
 from samekind.compute.sources import FactoredDistances
 from samekind.kernels.laplacian import GramForm, ProductForm
 from samekind.kernels.spectral import Matrix
@@ -45,7 +45,7 @@ def product(objective: Objective, Z: Array, M: Matrix) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class Quadratic:
+class Quadratic(Recipe):
     """D(A; Z)"""
 
     A: Matrix
@@ -55,7 +55,7 @@ class Quadratic:
 
 
 @dataclass(frozen=True, eq=False)
-class Euclidean:
+class Euclidean(Recipe):
     """D(L L^T; Z)"""
 
     L: Matrix
@@ -65,7 +65,7 @@ class Euclidean:
 
 
 @dataclass(frozen=True)
-class GramOfFeatures:
+class GramOfFeatures(Recipe):
     """The gradient by A."""
 
     def open(self, site: JointSite, leaves: Share) -> GramForm:
@@ -73,7 +73,7 @@ class GramOfFeatures:
 
 
 @dataclass(frozen=True, eq=False)
-class LaplacianOfCodes:
+class LaplacianOfCodes(Recipe):
     """`(S - W - W^T) Z L`"""
 
     L: Matrix

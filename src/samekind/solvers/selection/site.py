@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from samekind.compute.executor import Executor
-from samekind.compute.site import Share, Site
+from samekind.compute.site import Recipe, Share, Site
 from samekind.compute.sources import FactoredDistances, FixedTiles, ReplayedDistances, Scaled, ScaledSum
 from samekind.compute.tiles import Plan, Tile
 from samekind.kernels.laplacian import BlockForm, GramForm, InnerForm, WeightTile
@@ -128,7 +128,7 @@ def _site(objective: Objective) -> SelectionSite:
 
 
 @dataclass(frozen=True)
-class Present:
+class Present(Recipe):
     """D0, the distances after some steps."""
 
     n_steps: int
@@ -138,7 +138,7 @@ class Present:
 
 
 @dataclass(frozen=True)
-class ScaledPresent:
+class ScaledPresent(Recipe):
     """`alpha * D0`"""
 
     n_steps: int
@@ -149,7 +149,7 @@ class ScaledPresent:
 
 
 @dataclass(frozen=True, eq=False)
-class BlockDistances:
+class BlockDistances(Recipe):
     """`alpha * D0 + D(A; Z)`, Z being a group's features."""
 
     n_steps: int
@@ -164,7 +164,7 @@ class BlockDistances:
 
 
 @dataclass(frozen=True)
-class BlockGradient:
+class BlockGradient(Recipe):
     """By A_k and by alpha."""
 
     group: int
@@ -184,7 +184,7 @@ def block_gradient(Z: Array, present: Any) -> InnerForm:
 
 
 @dataclass(frozen=True)
-class GroupBlocks:
+class GroupBlocks(Recipe):
     """The gradients of some groups' blocks, side by side."""
 
     groups: Sequence[int]
@@ -195,7 +195,7 @@ class GroupBlocks:
 
 
 @dataclass(frozen=True, eq=False)
-class SketchForm:
+class SketchForm(Recipe):
     """The parts of the Laplacian, the smooth one times Y (N, r)."""
 
     Y: Array
