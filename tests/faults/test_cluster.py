@@ -97,12 +97,10 @@ def test_a_worker_killed_in_step_2_changes_no_bit(cluster, alone, data, at):
 def test_a_hung_worker_loses_its_share_and_may_come_back(cluster, alone, data, at):
     processes, executor = cluster
     at("form_on", 5, lambda: processes.stop("b"))
-    began = time.monotonic()
     try:
         clusters.same_selection(clusters.selected(executor, *data), alone[0])
     finally:
         processes.go_on("b")
-    assert time.monotonic() - began < 60
     processes.wait_for(executor, "a", "b")  # as after a partition that heals
     clusters.same_selection(clusters.selected(executor, *data), alone[0])
 
@@ -144,9 +142,7 @@ def test_a_restarted_scheduler_finds_its_workers_again(cluster, alone, data, at)
         processes.start_scheduler()
 
     at("form_on", 5, restart)
-    began = time.monotonic()
     clusters.same_selection(clusters.selected(executor, *data), alone[0])
-    assert time.monotonic() - began < 60
 
 
 def test_random_kills_change_no_bit(cluster, alone, data, at):
