@@ -98,7 +98,7 @@ def test_a_small_memory_budget_gives_the_same_neighbors(memory_budget):
 @pytest.mark.parametrize("memory_budget", [0, 8 * 9, 8 * 9 * 4, 8 * 60])
 def test_chunks_of_classes_stay_within_the_budget(memory_budget):
     relation, _ = related(cases.labelled_data((9, 1, 4, 6, 2))[1])
-    chunks = list(relation._class_chunks(memory_budget))
+    chunks = list(relation._class_chunks(memory_budget, None))
     cells = [sum((r.stop - r.start) * (c.stop - c.start) for r, c in chunk) for chunk in chunks]
     one_row = 9  # the least that can be done at a time
     assert max(cells) <= max(memory_budget // 8, one_row)

@@ -71,6 +71,7 @@ def extract(
         paths; the store is written here. None: the cluster around, if there is one, or else threads.
     """
     executor = current_executor(n_jobs, compute)
+    extractor.aligner(landmarks, several)  # what is missing for it is said before a folder is made
     by_name = {file.name: file for file in files}
     with StoreWriter.open(
         store,

@@ -340,8 +340,9 @@ class Weights:
 
     @property
     def source(self) -> TileSource[WeightTile]:
-        """The tiles of this process, once they were asked for."""
-        return self.made["own"]
+        """The tiles of all leaves, in this process."""
+        assert self.objective is not None
+        return self.tiles(self.objective, range(len(self.objective.plan.leaves())))
 
     def tiles(self, objective: Objective, leaves: Share) -> TileSource[WeightTile]:
         """Of an objective in this process; for some leaves, at least."""

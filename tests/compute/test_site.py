@@ -4,7 +4,7 @@ import pytest
 
 from samekind.compute import site as room
 from samekind.compute.packing import packed
-from samekind.compute.site import Done, Message, Missing, Site, opened, perform
+from samekind.compute.site import Done, Message, Missing, Recipe, Site, opened, perform
 
 
 class Counting(Site):
@@ -68,11 +68,11 @@ def test_few_sites_are_kept():
 
 
 def test_a_recipe_needs_a_site():
-    class Recipe:
+    class Made(Recipe):
         def open(self, site, leaves):
             return "made"
 
     assert opened("as it is", None, ()) == "as it is"
-    assert opened(Recipe(), Counting(0), ()) == "made"
+    assert opened(Made(), Counting(0), ()) == "made"
     with pytest.raises(TypeError, match="no site"):
-        opened(Recipe(), None, ())
+        opened(Made(), None, ())

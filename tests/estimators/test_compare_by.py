@@ -195,18 +195,22 @@ def test_few_classes_are_calibrated_by_rule():
 
 @pytest.mark.parametrize("by", ["similarity", "sum"])
 def test_codes_that_calibrate_have_the_scale_of_the_final_metric(by, monkeypatch):
-    """Distances of a fold are multiplied, vectors and numbers alike, so that spreads agree."""
+    """Distances of a fold are multiplied, vectors and numbers alike, so that means between classes agree."""
     given = []
     monkeypatch.setattr(
         "samekind.evaluation.calibrate", lambda parts, **rest: given.append(parts) or calibrate(parts=parts, **rest)
     )
     model = learner(compare_by=by, cv=2).fit(X, Y)
     seed = int(np.random.RandomState(0).randint(np.iinfo(np.int32).max))
-    final = two_steps.spread(model.transform(X), Y, offset_distances)
+
+    def mean(codes, labels):
+        return np.mean(two_steps.between_classes(codes, labels, offset_distances))
+
+    final = mean(model.transform(X), Y)
     for (codes, labels), (rest, held) in zip(given[0], class_folds(Y, 2, seed), strict=True):
         np.testing.assert_array_equal(labels, Y[held])
         fold = learner(compare_by=by).fit(X[rest], Y[rest])
-        times = final / two_steps.spread(fold.transform(X[rest]), Y[rest], offset_distances)
+        times = final / mean(fold.transform(X[rest]), Y[rest])
         expected = times * distances(fold, np.array(np.triu_indices(len(held), 1)).T, X[held])
         i, j = np.triu_indices(len(held), 1)
         np.testing.assert_allclose(offset_distances(codes[i], codes[j]), expected, rtol=0.05, atol=0.05 * final)
