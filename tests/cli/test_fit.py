@@ -391,7 +391,7 @@ class TestProgress:
         step1 = [f"{what} ({family})" for family in ("cov", "slbp") for what in (whitening, choosing)]
         assert [line for line in lines if ": choosing settings" not in line] == [
             *(f"Fold {k} of 3: {what}" for k in (1, 2, 3) for what in step1),
-            "Choosing settings on labels left out: 1 of 57",
+            "Choosing settings on labels left out: 1 of 51",
             *(f"Final fit: {what}" for what in step1),
             "Final fit: learning the joint metric",
             "Final fit: calibrating distances",

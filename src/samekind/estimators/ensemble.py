@@ -214,7 +214,7 @@ class EnsembleMetric(MetricLearner):
         """
         X, y, rows = self._checked_data(X, y, rows)
         self._check_parameters()
-        X = copied_if_small(X, int(parse_bytes(self.memory_budget) * COPY_SHARE))
+        X = copied_if_small(X, rows, int(parse_bytes(self.memory_budget) * COPY_SHARE))
         data = TrainingData.from_samples(as_learned_from(X, self.mirror), y, rows, self.feature_groups)
         families = self._families(data)
         with Listeners(self.verbose, self.callback) as listeners:

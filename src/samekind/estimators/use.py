@@ -87,11 +87,11 @@ def as_learned_from(X: Any, mirror: Mirror) -> Any:
     return mirror_means(X)
 
 
-def copied_if_small(X: Any, most: int) -> Any:
-    """A store that takes at most so many bytes, with a copy in memory; anything else as it is."""
-    if not isinstance(X, FeatureStore) or len(X) * int(X.group_sizes.sum()) * X.dtype.itemsize > most:
+def copied_if_small(X: Any, rows: IntArray, most: int) -> Any:
+    """A store with a copy of these samples in memory, if that takes at most so many bytes; anything else as it is."""
+    if not isinstance(X, FeatureStore) or len(rows) * int(X.group_sizes.sum()) * X.dtype.itemsize > most:
         return X
-    return CopyOf(X)
+    return CopyOf(X, rows)
 
 
 def groups_with_mirror(X: Any, mirror: Mirror) -> list[int]:

@@ -161,18 +161,21 @@ class _AllGroups(_AllSamples):
 
 
 class CopyOf(_AllGroups):
-    """A store whose panels come from a copy in memory, for one that is small and read again and again."""
+    """A store with a copy of some samples in memory, for few that are read again and again; no others are read."""
 
-    def __init__(self, store: FeatureStore):
+    def __init__(self, store: FeatureStore, rows: IntArray):
         self.store = store
-        self._copy = GroupArrays.copied(store)
+        self._copy = GroupArrays.copied(RowsOf(store, rows))
+        self._places = np.full(len(store), -1, dtype=np.intp)
+        self._places[rows] = np.arange(len(rows))
 
     @property
     def can_stack(self) -> bool:
         return False
 
     def panel(self, groups: Sequence[int], rows: IntArray) -> Array:
-        return self._copy.panel(groups, rows)
+        places = self._places[rows]
+        return self.store.panel(groups, rows) if (places < 0).any() else self._copy.panel(groups, places)
 
     def read_ahead(self, groups: Sequence[int]) -> None:
         return None
