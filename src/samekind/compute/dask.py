@@ -385,7 +385,7 @@ def _distributed() -> Any:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Without dask's own reports of connections that come and go: what matters is told as an error."""
+    """Without dask's own reports of connections that come and go: what matters is raised as an error."""
     loggers = [logging.getLogger(name) for name in ("distributed.client", "distributed.core", "distributed.comm")]
     levels = [logger.level for logger in loggers]
     for logger in loggers:

@@ -168,7 +168,7 @@ class Run:
         yield task.share, answer.result
 
     def _failed(self, task: Task, error: BaseException) -> None:
-        """Dask's word for a worker that died: others do it. An error of the work: tried elsewhere, then told."""
+        """Dask's word for a worker that died: others do it. An error of the work: tried elsewhere, then raised."""
         if type(error).__name__ == "KilledWorker":
             self._lost(task.worker)
             self._hand_out(task.share)
@@ -179,7 +179,7 @@ class Run:
         if len(self.failing) < MOST_FAILING and others:
             self._submit(others[0], task.share)
             return
-        raise told(error, task.worker, executor._addresses.get(task.worker, "gone"))
+        raise naming_worker(error, task.worker, executor._addresses.get(task.worker, "gone"))
 
     def _check_workers(self) -> None:
         """Shares of workers that are gone, silent, or beyond the limit go to others."""
@@ -223,7 +223,7 @@ def perform_packed(data: bytes) -> bytes:
     return packed(perform(Packed(data).load())).data
 
 
-def told(error: BaseException, worker: str, address: str) -> BaseException:
+def naming_worker(error: BaseException, worker: str, address: str) -> BaseException:
     """An error of the work, with the worker's name: files are those of its machine."""
     if isinstance(error, OSError | MemoryError) or type(error).__name__ == "StoreError":
         made = ClusterError(f"Worker {worker} ({address}): {error}")
