@@ -53,6 +53,18 @@ def test_what_was_tried_is_reported(chosen):
     assert records == [trial.record() for trial in chosen.trials_]
 
 
+def test_with_fewer_samples_than_features_step2_is_not_tried_without_step1():
+    """A free metric on all directions that the samples span fits any labels; asked for, it is learned all the same."""
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(8), 3)
+    wide = rng.normal(size=(8, 60))[y] + rng.normal(size=(len(y), 60))
+    model = choosing(max_groups=None, n_components=None).fit(wide, y)
+    assert model.basis_.n_codes > len(y)
+    assert {trial.candidate.target for trial in model.trials_} == {"none", "identity"}
+    asked = choosing(max_groups=None, n_components=None, joint=JointMetric(target="zero")).fit(wide, y)
+    assert {trial.candidate.target for trial in asked.trials_} == {"zero"}
+
+
 def best(model):
     return best_of(model.trials_)
 

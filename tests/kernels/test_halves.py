@@ -70,7 +70,8 @@ def test_a_processor_without_the_instruction_has_a_table():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "setting", [{"NUMBA_CPU_NAME": "generic"}, {"NUMBA_CPU_FEATURES": ""}, {"NUMBA_ENABLE_AVX": "0"}]
+    "setting",
+    [{"NUMBA_CPU_NAME": "generic"}, {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""}, {"NUMBA_ENABLE_AVX": "0"}],
 )
 def test_a_processor_made_out_to_be_plain_gets_the_table(tmp_path, setting):
     code = "from tests.kernels.test_halves import *; test_every_float16_is_converted_exactly()"
@@ -92,3 +93,13 @@ def test_the_instruction_is_used_where_it_is_known_to_be(monkeypatch, machine, f
     monkeypatch.setattr(halves.platform, "machine", lambda: machine)
     monkeypatch.setattr(halves.binding, "get_host_cpu_features", lambda: features)
     assert halves._has_instruction() is expected
+
+
+@pytest.mark.parametrize("setting", [("CPU_NAME", "generic"), ("CPU_FEATURES", ""), ("ENABLE_AVX", 0)])
+def test_numba_told_of_another_processor_uses_the_table(monkeypatch, setting):
+    """By the setting alone: with features taken away but the host's name, LLVM may use what a virtual machine hides."""
+    monkeypatch.setattr(halves.platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(halves.binding, "get_host_cpu_features", lambda: {"f16c": True})
+    assert halves._has_instruction()
+    monkeypatch.setattr(halves._SETTINGS, *setting)
+    assert not halves._has_instruction()

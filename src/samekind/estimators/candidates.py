@@ -76,19 +76,21 @@ class CandidateGrid:
             for weigh in self.weigh
         ]
 
-    def with_step2(self, base: Candidate) -> list[Candidate]:
-        """Step 2 after the best of step 1 alone, along paths of ridges, the largest first."""
+    def with_step2(self, base: Candidate, *, free: bool = True) -> list[Candidate]:
+        """Step 2 after the best of step 1 alone, along paths of ridges, the largest first; around zero only if `free`,
+        unless that is what was asked for.
+        """
         given, target = self.joint.ridge, self.joint.target
         made: list[Candidate] = []
         if target in ("auto", "identity"):
             path = PATH if given == "auto" else (given,)
             made += [replace(base, target="identity", ridge=ridge, n_components=self._n_components()) for ridge in path]
-        if target in ("auto", "zero"):
+        if target == "zero" or (target == "auto" and free):
             ridges = [(None, 8.0), (None, 1.0)] if given == "auto" else [(given, 1.0)]
             # A free metric learns the weights of regions itself: their weights in step 1's metric say little about it.
-            free = replace(base, normalise_groups=self.normalise_groups[0], weigh=self.weigh[0])
+            by_rule = replace(base, normalise_groups=self.normalise_groups[0], weigh=self.weigh[0])
             made += [
-                replace(free, target="zero", ridge=ridge, times=times, n_components=self._n_components("zero"))
+                replace(by_rule, target="zero", ridge=ridge, times=times, n_components=self._n_components("zero"))
                 for ridge, times in ridges
             ]
         return made
@@ -165,6 +167,13 @@ class CandidateGrid:
     @property
     def may_skip_step2(self) -> bool:
         return bool(self.joint.target == "auto")
+
+    def may_be_free(self, n_features: int, n_samples: int) -> bool:
+        """Whether step 2 is worth trying without step 1's metric: not where it learns on all directions that the
+        samples span, as such a metric fits any labels.
+        """
+        learned_on = min(self.principal_directions("zero") or n_features, n_features)
+        return learned_on < n_samples - 1
 
     def principal_directions(self, target: Target) -> int | None:
         """How many step 2 learns on; None: all."""

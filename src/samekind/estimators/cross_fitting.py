@@ -91,7 +91,8 @@ class CrossFitting:
             tried[candidate], trials = self._try(candidate, self.candidates.normalise)
             alone += trials
         self.trials = alone if self.candidates.may_skip_step2 else []
-        for candidate in self.candidates.with_step2(best_of(alone).candidate):
+        free = all(fold.may_be_free for fold in self.folds)
+        for candidate in self.candidates.with_step2(best_of(alone).candidate, free=free):
             if self.steps.stopped:
                 break
             tried[candidate], trials = self._try(candidate, self.candidates.normalise)
@@ -184,6 +185,11 @@ class Fold:
         self.held, self.labels = steps.data.rows[held], steps.data.y[held]
         self.start: dict[Any, Any] = {}
         self.basis = None if steps.stopped else steps.select_groups(self.data, self.resources)
+
+    @property
+    def may_be_free(self) -> bool:
+        assert self.basis is not None
+        return self.steps.candidates.may_be_free(self.basis.n_codes, len(self.data.y))
 
     def judge(self, candidate: Candidate, left_out: LeftOut) -> None:
         """Add the codes of the samples left out, as they would be used; not normalised where only a distance counts."""
