@@ -26,7 +26,7 @@ checked, holds only 2 instead of 20 and of 60.
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -115,7 +115,7 @@ def timed(search: Any, weights: Weights, metric: BlockMetric, n_rounds: int) -> 
 
 def anew(weights: Weights) -> Weights:
     """The same weights, none of them made yet."""
-    return replace(weights, source=weights.source.source).kept()
+    return weights.kept()
 
 
 class WatchedSearch:
