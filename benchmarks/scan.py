@@ -118,16 +118,24 @@ def anew(weights: Weights) -> Weights:
     return weights.kept()
 
 
+class RecordedSearch(LazySearch):
+    """It knows which groups it sketched last."""
+
+    def _candidates(self, loss: float, n_rounds: int) -> Rows:
+        self.candidates = super()._candidates(loss, n_rounds)
+        return self.candidates
+
+
 class WatchedSearch:
     """The fast search, timed, in some rounds with an exact one and fast ones that remember nothing beside it."""
 
     def __init__(self, watch: "Watch", scoring: Scoring, groups: list[int], seed: int, options: LazyOptions | None):
         self.watch = watch
-        self.made = partial(LazySearch, scoring, groups, seed)
+        self.made = partial(RecordedSearch, scoring, groups, seed)
         self.fast, self.exact = self.made(), ExactSearch(scoring, groups)
 
     def best(self, weights: Weights, metric: BlockMetric, n_rounds: int, *, of_all: bool = False) -> Choice:
-        watch, sketched = self.watch, self.fast._candidates(n_rounds)
+        watch = self.watch
         with watch.clocked():
             choice, seconds = timed(self.fast, weights, metric, n_rounds)
         watch.seconds.append(seconds)
@@ -138,7 +146,7 @@ class WatchedSearch:
         else:
             record = watch.known("screened", n_rounds, choice) or self.screen(weights, metric, n_rounds, choice)
             line += f"; of {record['near']} near the top"
-        among = self.exact.groups.index(record["best_group"]) in sketched
+        among = self.exact.groups.index(record["best_group"]) in self.fast.candidates
         watch.records.append(record | {"sketched": among})
         print(f"{line}; score {choice.score / record['best_score']:.4f} of the best", flush=True)
         return choice
@@ -169,7 +177,7 @@ class WatchedSearch:
     def near_the_top(self, weights: Weights, metric: BlockMetric) -> list[int]:
         search, groups = self.made(SCREENING), np.array(self.exact.groups)
         for n in range(SWEEPS):
-            laplacian = search._sketch(weights, n)
+            _, laplacian = search._sketch(weights, n)
         scores = self.exact.scoring.sketched(laplacian, groups.tolist(), metric)
         return [int(k) for k in groups[scores >= SCREENED * scores.max()]]
 

@@ -63,15 +63,16 @@ def say_list(
 
 
 def say_table(title: str, table: Any) -> None:
-    """A `samekind.evaluation.Table`."""
+    """A `samekind.evaluation.Table`. Its words are never cut: where they do not fit, it is wider than the terminal."""
     from rich.table import Table as RichTable
 
-    shown = RichTable(title=title)
+    shown, texts = RichTable(title=title), table.texts
     for place, column in enumerate(table.columns):
-        shown.add_column(column, justify="right" if place else "left", no_wrap=not place)
-    for row in table.texts:
+        longest = max(len(word) for text in (column, *(row[place] for row in texts)) for word in text.split() or [""])
+        shown.add_column(column, justify="right" if place else "left", overflow="fold", min_width=longest)
+    for row in texts:
         shown.add_row(*row)
-    Console().print(shown)
+    Console().print(shown, crop=False)
 
 
 def say_json(content: dict[str, Any]) -> None:

@@ -34,6 +34,7 @@ JUDGING = 0.008, 3e-7  # seconds of judging codes: in any case, and for a pair o
 CALIBRATING = 0.3, 5e-7  # the same of calibrating
 EIGENVECTORS = 60  # flops, for the cube of the dimension
 SHORTENING = 25  # flops to cut codes to a length, for the cube of that of step 1's
+FULL_SCANS = 10  # rounds of the fast search in which all groups are sketched
 RANK = 0.6  # of the block of a group that step 1 chooses, as a share of the group's dimensions
 
 
@@ -83,16 +84,17 @@ def _selection(steps: TwoSteps, data: TrainingData, part: str) -> list[Stage]:
             stages.append(Stage("whitening", part, family, n * float((NUMBER * sizes + 2 * FLOP * sizes**2).sum())))
         numbers = float(np.minimum(sizes, sizes.max() if dims in (None, EVERYTHING) else dims).sum())
         exact = search_from(step.search, len(members)) == "exact"
-        scoring = FLOP * (numbers * n**2 if exact else _fast_search(numbers / len(members), len(members), n))
         rounds = max_groups_from(step.max_groups, len(members), n)
+        scoring = FLOP * (numbers * n**2 if exact else _fast_search(numbers / len(members), len(members), n, rounds))
         stages.append(Stage("selection", part, family, rounds * (ROUND[0] + ROUND[1] * n + PAIR * n**2 + scoring)))
     return stages
 
 
-def _fast_search(dims: float, n_groups: int, n: int) -> float:
-    """Flops of a round: sketched scores of some groups, exact ones of a few."""
+def _fast_search(dims: float, n_groups: int, n: int, n_rounds: int) -> float:
+    """Flops of a round on average: sketched scores of some groups, now and then of all, exact ones of a few."""
     options = LazyOptions()
-    sketched = sum(options.counts(n_groups))
+    some, share = sum(options.counts(n_groups)), min(1.0, FULL_SCANS / n_rounds)
+    sketched = some + share * max(0, n_groups - some)
     return dims * n * (2 * options.rank * sketched + n * min(options.n_exact, n_groups))
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from samekind.compute.sources import PresentDistances
+from samekind.kernels.laplacian import BlockForm
 from samekind.kernels.spectral import leading_factor
 from samekind.solvers.optimise.projected import minimise
 from samekind.solvers.selection.blocks import BlockMetric, BlockProblem
@@ -20,7 +21,7 @@ RIDGE = 0.1
 PLANTED = (3, 17, 38)
 DETAILS = {"sketched", "rescored", "sketch_rank", "sketch_missed", "sketch_error"}
 EXHAUSTIVE = LazyOptions(rank=100, n_leaders=1000, n_random=0, n_exact=1, most_share=1.0, fewest=1)  # all groups
-LAZY = LazyOptions(rank=4, n_leaders=12, n_random=8, n_exact=3, most_share=1.0, fewest=1)  # rough
+LAZY = LazyOptions(rank=4, n_leaders=12, n_random=8, n_exact=3, most_share=1.0, fewest=1, stale=1.0)  # rough
 
 
 @pytest.fixture(params=cases.BOTH_LOSSES)
@@ -174,7 +175,7 @@ def test_sketched_scores_are_those_of_their_group_in_any_order(loss):
     scoring = scoring_of(loss, array_store(X, 2), X, labels)
     finder = LazySearch(scoring, all_groups(scoring), 0, EXHAUSTIVE)
     weights = scoring.objective.weights(cases.under(X[scoring.rows], 0.02 * np.eye(80, dtype=np.float32)))
-    laplacian = finder._sketch(weights, 0)
+    _, laplacian = finder._sketch(weights, 0)
     order = np.random.default_rng(0).permutation(40).tolist()
     metric = BlockMetric()
     metric.add(7, cases.random_psd(2), 1.0)
@@ -186,7 +187,7 @@ def test_the_groups_of_no_one_have_no_scores():
     X, labels = planted()
     scoring = scoring_of("triplet", array_store(X, 2), X, labels)
     weights = scoring.objective.weights(cases.under(X[scoring.rows], np.zeros((80, 80))))
-    laplacian = LazySearch(scoring, all_groups(scoring), 0, EXHAUSTIVE)._sketch(weights, 0)
+    _, laplacian = LazySearch(scoring, all_groups(scoring), 0, EXHAUSTIVE)._sketch(weights, 0)
     assert scoring.sketched(laplacian, [], BlockMetric()).shape == (0,)
 
 
@@ -206,7 +207,7 @@ def test_whitening_of_unlike_directions_far_from_zero_leaves_the_scores_right(of
     scoring = scoring_of("triplet", store, X, labels)
     Z = X[scoring.rows] - X.mean(axis=0)
     weights = scoring.objective.weights(cases.under(Z, 0.05 * np.eye(60, dtype=np.float32)))
-    laplacian = LazySearch(scoring, all_groups(scoring), 0, EXHAUSTIVE)._sketch(weights, 0)
+    _, laplacian = LazySearch(scoring, all_groups(scoring), 0, EXHAUSTIVE)._sketch(weights, 0)
     sketched = scoring.sketched(laplacian, all_groups(scoring), BlockMetric())
     np.testing.assert_allclose(sketched, scoring.exact(weights, all_groups(scoring), BlockMetric()), rtol=0.02)
 
@@ -229,7 +230,7 @@ def test_little_is_lost_in_any_round(loss):
     scoring = scoring_of(loss, array_store(X, 3), X, labels)
     groups = all_groups(scoring)
     fast = LazySearch(
-        scoring, groups, 0, LazyOptions(rank=16, n_leaders=30, n_random=15, n_exact=4, most_share=1.0, fewest=1)
+        scoring, groups, 0, LazyOptions(rank=16, n_leaders=30, n_random=15, n_exact=4, most_share=1, fewest=1, stale=1)
     )
     lost, sketched = [], []
 
@@ -279,15 +280,37 @@ def test_leaders_by_their_last_scores_and_random_groups_are_candidates():
     X, labels = planted()
     scoring = scoring_of("triplet", array_store(X, 2), X, labels)
     finder = LazySearch(scoring, all_groups(scoring), 0, LAZY)
-    assert finder._candidates(0).tolist() == list(range(40))
+    assert finder._candidates(1.0, 0).tolist() == list(range(40))
     finder.scores = np.arange(40.0)
-    first, again, other = (finder._candidates(n_rounds).tolist() for n_rounds in (3, 3, 4))
+    first, again, other = (finder._candidates(1.0, n_rounds).tolist() for n_rounds in (3, 3, 4))
     assert set(range(28, 40)) < set(first)
     assert len(set(first)) == 20
     assert first == sorted(first)
     assert first == again
     assert first != other
     assert set(range(28, 40)) < set(other)
+
+
+def test_all_groups_are_sketched_again_once_the_loss_has_fallen_by_a_share(loss):
+    X, labels = planted()
+    scoring = scoring_of(loss, array_store(X, 2), X, labels)
+    finder = LazySearch(scoring, all_groups(scoring), 0, replace(LAZY, stale=0.3))
+    losses, sketched = [], []
+
+    def choose(weights, metric, t):
+        losses.append(weights.into(BlockForm(X[scoring.rows, :2], [slice(0, 2)]))[0])
+        choice = finder.best(weights, metric, t)
+        sketched.append(choice.details["sketched"])
+        return choice.group
+
+    rounds(scoring, choose, 8)
+    expected, last = [], np.inf
+    for value in losses:
+        expected.append(40 if value < 0.7 * last else 20)
+        last = value if expected[-1] == 40 else last
+    assert sketched == expected
+    assert 20 in sketched
+    assert sketched.count(40) > 1
 
 
 def test_the_best_of_those_sketched_are_scored_exactly_and_the_best_of_these_is_chosen():
@@ -323,7 +346,8 @@ def test_each_round_reports_what_was_done(loss):
 def test_a_search_goes_on_as_it_would_have_from_what_it_remembers(loss):
     X, labels = planted()
     scoring = scoring_of(loss, array_store(X, 2), X, labels)
-    first = LazySearch(scoring, all_groups(scoring), 5, LAZY)
+    options = replace(LAZY, stale=0.3)
+    first = LazySearch(scoring, all_groups(scoring), 5, options)
     others = []
 
     def choose(weights, metric, t):
@@ -331,7 +355,7 @@ def test_a_search_goes_on_as_it_would_have_from_what_it_remembers(loss):
         for other in others:
             again = other.best(weights, metric, t)
             assert again == choice
-        follower = LazySearch(scoring, all_groups(scoring), 5, LAZY)
+        follower = LazySearch(scoring, all_groups(scoring), 5, options)
         follower.recall({name: array.copy() for name, array in first.memory().items()})
         others.append(follower)
         return choice.group
@@ -368,7 +392,7 @@ def test_what_another_version_remembers_is_not_mistaken(loss):
         choice = finder.best(weights, metric, t)
         if t == 1:
             arrays = finder.memory()
-            del arrays["scores"]
+            del arrays["loss"]
             other.recall(arrays)
             assert other.best(weights, metric, t).details["sketched"] == 40
         return choice.group

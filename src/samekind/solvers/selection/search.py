@@ -3,7 +3,8 @@
 Scores change slowly from round to round, so the last known scores show which groups may be next: lazy greedy search
 (Minoux, 1978) evaluates only the leading ones. A few groups drawn at random (Mirzasoleiman et
 al., "Lazier than lazy greedy", 2015) keep the scores of the others from going out of date. Both are scored by a
-sketch of the weights (`kernels.sketch`), and the best of these exactly.
+sketch of the weights (`kernels.sketch`), and the best of these exactly. The weights change as the loss falls: once it
+has fallen by a given share, all groups are sketched again.
 """
 
 from __future__ import annotations
@@ -77,6 +78,7 @@ class LazyOptions:
     n_exact: int = 6  # groups scored exactly, the best of those sketched
     most_share: float = 0.2  # of all groups, at most, are sketched again, leaders and others together,
     fewest: int = 32  # but at least so many
+    stale: float = 0.2  # share by which the loss falls until all groups are sketched again
 
     def counts(self, n_groups: int) -> tuple[int, int]:
         """How many leaders and others are sketched again, of so many groups."""
@@ -86,7 +88,7 @@ class LazyOptions:
 
 
 class LazySearch(Search):
-    """Stochastic lazy greedy search; in the first round all groups are sketched."""
+    """Stochastic lazy greedy search; all groups are sketched at first, and whenever the loss has fallen by a share."""
 
     def __init__(self, scoring: Scoring, groups: Sequence[int], seed: int, options: LazyOptions | None = None):
         self.scoring = scoring
@@ -94,6 +96,7 @@ class LazySearch(Search):
         self.seed = seed
         self.options = options or LazyOptions()
         self.scores: Point | None = None  # sketched, of each group the last known one
+        self.loss = np.inf  # when all groups were sketched last
         self.range: Range | None = None
         objective, site = scoring.objective, scoring.objective.site
         if isinstance(site, SelectionSite):
@@ -104,11 +107,13 @@ class LazySearch(Search):
     def best(self, weights: Weights, metric: BlockMetric, n_rounds: int, *, of_all: bool = False) -> Choice:
         if of_all:
             return ExactSearch(self.scoring, self.groups.tolist()).best(weights, metric, n_rounds)
-        laplacian, candidates = self._sketch(weights, n_rounds), self._candidates(n_rounds)
+        loss, laplacian = self._sketch(weights, n_rounds)
+        candidates = self._candidates(loss, n_rounds)
         scores = self.scoring.sketched(laplacian, self.groups[candidates].tolist(), metric)
-        if self.scores is None:
-            self.scores = scores
+        if len(candidates) == len(self.groups):
+            self.scores, self.loss = scores, loss
         else:
+            assert self.scores is not None
             self.scores[candidates] = scores
         top = np.sort(candidates[np.argsort(-scores, kind="stable")[: self.options.n_exact]])
         exact = self.scoring.exact(weights, self.groups[top].tolist(), metric)
@@ -125,32 +130,37 @@ class LazySearch(Search):
     def memory(self) -> dict[str, NDArray[Any]]:
         assert self.range is not None
         assert self.scores is not None
-        return {"range": self.range.Q, "scores": self.scores.copy()}
+        return {"range": self.range.Q, "scores": self.scores.copy(), "loss": np.array(self.loss)}
 
     def recall(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        if {"range", "scores"} <= arrays.keys():  # else there was no round yet
+        if {"range", "scores", "loss"} <= arrays.keys():  # else there was no round yet
             self.range, self.scores = Range(arrays["range"]), arrays["scores"].copy()
+            self.loss = float(arrays["loss"])
 
-    def _candidates(self, n_rounds: int) -> IntArray:
-        """Places among the groups, rising: the leaders, and some others at random."""
-        if self.scores is None:
+    def _candidates(self, loss: float, n_rounds: int) -> IntArray:
+        """Places among the groups, rising: the leaders and some others at random, or all."""
+        if self.scores is None or loss < (1 - self.options.stale) * self.loss:
             return np.arange(len(self.groups))
         n_leaders, n_random = self.options.counts(len(self.groups))
         leaders, others = np.split(np.argsort(-self.scores, kind="stable"), [n_leaders])
         drawn = np.random.RandomState([self.seed, n_rounds, 1]).permutation(others)[:n_random]
         return np.sort(np.concatenate([leaders, drawn]))
 
-    def _sketch(self, weights: Weights, n_rounds: int) -> SketchedLaplacian:
+    def _sketch(self, weights: Weights, n_rounds: int) -> tuple[float, SketchedLaplacian]:
+        """The value of the loss, and a sketch of its weights."""
         objective, rank = self.scoring.objective, self.options.rank
         rng = np.random.RandomState([self.seed, n_rounds])
+        loss = 0.0
 
         def same(rows: Samples, cols: Samples) -> tuple[IntArray, IntArray]:
             return objective.relation.tile(rows, cols).same
 
         def into(form: SplitForm) -> Split:
-            return weights.into(form if objective.site is None else SketchForm(form.Y))[1]
+            nonlocal loss
+            loss, split = weights.into(form if objective.site is None else SketchForm(form.Y))
+            return split
 
         if self.range is None:
             self.range = Range.first(self.layout.n_samples, rank, rng)
         laplacian, self.range = self.range.sketch(into, self.layout, same, rank, rng)
-        return laplacian
+        return loss, laplacian
