@@ -4,8 +4,8 @@ LFW-a, all 13,260 covariance groups, training images of View 2, fold 1 (N = 11,8
 `SparseBlockMetric(search="fast", memory_budget="2GB").fit`, whitening included. Private memory is RssAnon, sampled: the
 pages of the mapped store are not in it.
 
-minutes     at most 60 (aim 20)
-private_gb  peak of the process: at most 8
+minutes     at most 30 (aim 20)
+private_gb  peak of the process: at most 3.5
 error       verification error on the pairs of fold 1, at the best threshold for them, in percent: not held
 
 `--checkpoint DIR` makes it resumable; minutes are then those of all runs together. Without `--store`, and with
@@ -30,7 +30,7 @@ from samekind.solvers.selection.block_solvers import SampledBlocks
 from samekind.solvers.selection.search import LazySearch
 from samekind.store import GroupsOf, Whitening
 
-ALL_GROUPS, MINUTES, AIM, PRIVATE_GB = 13_260, 60, 20, 8
+ALL_GROUPS, MINUTES, AIM, PRIVATE_GB = 13_260, 30, 20, 3.5
 
 
 @dataclass(frozen=True)
