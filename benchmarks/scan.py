@@ -47,6 +47,7 @@ from samekind.solvers.selection.block_solvers import SampledBlocks
 from samekind.solvers.selection.blocks import BlockMetric
 from samekind.solvers.selection.scoring import Scoring
 from samekind.solvers.selection.search import Choice, ExactSearch, LazyOptions, LazySearch
+from samekind.solvers.selection.site import SelectionSite
 from samekind.store import RowsOf, WhitenedStore, Whitening
 from samekind.threads import single_threaded_blas
 
@@ -85,7 +86,7 @@ class Step1:
 
     @property
     def scoring(self) -> Scoring:
-        return Scoring(self.objective, self.store, RIDGE, "frobenius")
+        return Scoring(SelectionSite(self.objective, self.store, self.objective.memory.present), RIDGE, "frobenius")
 
     def select(self, **options: Any) -> SelectionResult:
         with single_threaded_blas():
@@ -230,9 +231,10 @@ class Watch:
 
 def first_round(case: Step1, groups: list[int]) -> tuple[float, float]:
     """Seconds of an exact and of a fast scan at A = 0."""
-    objective = case.objective
+    scoring = case.scoring
+    objective = scoring.objective
     present = PresentDistances(objective.plan, objective.dtype, room=0)
-    searches = [ExactSearch(case.scoring, groups), LazySearch(case.scoring, groups, seed=0)]
+    searches = [ExactSearch(scoring, groups), LazySearch(scoring, groups, seed=0)]
     with single_threaded_blas():
         exact, fast = (timed(s, objective.weights(present).kept(), BlockMetric(), 0)[1] for s in searches)
     return exact, fast

@@ -95,7 +95,7 @@ def select_groups(
 
 def _search(selection: _Selection, groups: list[int], options: SelectionOptions) -> Search:
     """Line 4."""
-    scoring = Scoring(selection.objective, selection.site.store, options.ridge, options.norm)
+    scoring = Scoring(selection.site, options.ridge, options.norm)
     if options.search == "fast":
         return LazySearch(scoring, groups, options.seed, options.lazy)
     return ExactSearch(scoring, groups)

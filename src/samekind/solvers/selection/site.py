@@ -98,7 +98,7 @@ class SelectionSite(Site):
 
 def cells_on(objective: Objective, leaves: Share, n_steps: int, plan: Plan) -> list[tuple[int, slice, slice, Array]]:
     """What these leaves have of the tiles of another plan: number of the tile, places in it, distances."""
-    site = _site(objective)
+    site = site_of(objective)
     present = site.present_at(n_steps, leaves)
     keys = {tile.key for strip in objective.plan.strips_of(leaves) for tile in strip}
 
@@ -122,7 +122,7 @@ def wanted_cells(objective: Objective, tile: Tile) -> BoolArray | None:
     return wanted
 
 
-def _site(objective: Objective) -> SelectionSite:
+def site_of(objective: Objective) -> SelectionSite:
     assert isinstance(objective.site, SelectionSite)
     return objective.site
 
