@@ -131,7 +131,9 @@ def _descended(
         held_out = problem.on_sample(min(stage.objective.n_anchors, HELD_OUT_ANCHORS), rng, without=stage)
     monitor = StageMonitor(stage, stage_solver, reporter, state, settles=settles, held_out=held_out)
     left = options.max_iter - state.earlier_iterations
-    reached = stage_solver.descend(stage, state, left, monitor, certified=len(stages) == 1 or (last and not settles))
+    reached = stage_solver.descend(
+        stage, state, left, monitor.observe, certified=len(stages) == 1 or (last and not settles)
+    )
     point = reached.point if held_out is None else monitor.safe_end(reached.point)
     return replace(reached, point=point, converged=reached.converged or monitor.settled)
 
@@ -156,7 +158,7 @@ def _finished(
     seed: int,
 ) -> JointResult:
     """f and certificate of the metric as returned, over all rows, or on anchors that were not learned from."""
-    L = stage_solver.factor(reached.point, stage_solver.n_components)
+    L = stage_solver.factor(reached.point)
     rng = np.random.RandomState([seed, state.stage, 1])
     sampled = stage.objective.is_sample
     unseen_rows = problem.on_sample(stage.objective.n_anchors, rng, without=stage) if sampled else problem

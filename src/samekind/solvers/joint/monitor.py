@@ -86,44 +86,45 @@ class StageMonitor:
         self.settled = False
         self._leg = state.run.leg if isinstance(state.run, factored.FactoredState) else "free"
 
-    def on_convex(self, now: projected.Progress) -> bool:
-        return self._update(now.x, now.value, now.iteration, now.state, {"gap": now.gap})
-
-    def on_factored(self, now: factored.Progress) -> bool:
-        L = now.L if self.held_out is None else factored.within_trace(now.L, self.held_out.trace_bound)
-        return self._update(L, now.value, now.iteration, now.state, {})
-
     def safe_end(self, point: Matrix) -> Matrix:
         """Where the solver ended, or the last point before it that was a gain."""
         if self.settled or not self._is_gain(point):
             return self.state.start if self.state.safe is None else self.state.safe
         return point
 
-    def _update(self, point: Matrix, value: float, iteration: int, run: SolverState, details: dict[str, Any]) -> bool:
-        if isinstance(run, factored.FactoredState) and self._leg != run.leg:  # another leg starts elsewhere
-            self._leg = run.leg
-            self.state = replace(self.state, values=())
-        values = (*self.state.values, value)[-8:]
+    def observe(self, now: projected.Progress[SolverState]) -> bool:
+        """After an iteration of the stage's solver: whether the stage ends."""
+        point, details = self._point_and_details(now)
+        values = (*self.state.values, now.value)[-8:]
         ends = self.settles and self._little_is_gained(values)
-        if self.held_out is not None and iteration % CHECK_EVERY == 0:
+        if self.held_out is not None and now.iteration % CHECK_EVERY == 0:
             ends |= not self._is_gain(point)
             assert self.state.noise is not None
-            details = details | {"estimated_error": standard_error(self.state.noise)}
+            details |= {"estimated_error": standard_error(self.state.noise)}
         self.settled |= ends
-        self.state = replace(self.state, run=run, values=values)
+        self.state = replace(self.state, run=now.state, values=values)
         solver = self.stage_solver
         stop = self.reporter.report(
             self.stage,
             self.state,
-            iteration,
-            value,
+            now.iteration,
+            now.value,
             solver.rank(point),
-            lambda: solver.factor(point, solver.n_components),
+            lambda: solver.factor(point),
             **details,
         )
-        if iteration % self.reporter.keep_every == 0 and not ends:
+        if now.iteration % self.reporter.keep_every == 0 and not ends:
             self.reporter.keep(self.state)
         return ends or stop
+
+    def _point_and_details(self, now: projected.Progress[SolverState]) -> tuple[Matrix, dict[str, Any]]:
+        """A, and the gap; or L, within the trace bound where it may be an end."""
+        if not isinstance(now.state, factored.FactoredState):
+            return now.x, {"gap": now.gap}
+        if self._leg != now.state.leg:  # another leg starts elsewhere
+            self._leg = now.state.leg
+            self.state = replace(self.state, values=())
+        return now.x if self.held_out is None else factored.within_trace(now.x, self.held_out.trace_bound), {}
 
     def _is_gain(self, point: Matrix) -> bool:
         """Whether f falls on held-out anchors too, by more than their noise; if so it is safe to end there."""

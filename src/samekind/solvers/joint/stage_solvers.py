@@ -1,7 +1,8 @@
 """The two ways to solve a stage of step 2: over A, by projected descent, or over L, by factored descent."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, Protocol, TypeAlias
+from typing import Any, ClassVar, Literal, Protocol, TypeAlias
 
 import numpy as np
 
@@ -21,14 +22,7 @@ MOST_FITTINGS = 30  # in either direction
 FILLING = 0.01  # length of random first columns, relative to the others
 
 SolverName: TypeAlias = Literal["convex", "factored"]
-
-
-class StageObserver(Protocol):
-    """Observes a stage, and may end it by returning True."""
-
-    def on_convex(self, now: projected.Progress) -> bool: ...
-
-    def on_factored(self, now: factored.Progress) -> bool: ...
+StageObserver: TypeAlias = Callable[[projected.Progress[Any]], bool]  # ends a stage by returning True
 
 
 @dataclass(frozen=True)
@@ -59,7 +53,7 @@ class StageSolver(Protocol):
 
     def batch_values(self, stage: JointProblem, point: Matrix) -> Array: ...
 
-    def factor(self, point: Matrix, n_components: int | None) -> Matrix: ...
+    def factor(self, point: Matrix) -> Matrix: ...
 
     def rank(self, point: Matrix) -> int: ...
 
@@ -83,7 +77,7 @@ class ConvexSolver(StageSolver):
             by.matrix(state.start),
             tol=self.tol,
             max_iter=max_iter,
-            observe=lambda now: observe.on_convex(replace(now, x=by.metric(now.x))),
+            observe=lambda now: observe(replace(now, x=by.metric(now.x))),
             resume=resume,
             curvature=state.hint,
         )
@@ -100,8 +94,8 @@ class ConvexSolver(StageSolver):
     def batch_values(self, stage: JointProblem, point: Matrix) -> Array:
         return stage.batch_values(point)
 
-    def factor(self, point: Matrix, n_components: int | None) -> Matrix:
-        return self.preconditioner.factor(point)[:, :n_components]
+    def factor(self, point: Matrix) -> Matrix:
+        return self.preconditioner.factor(point)[:, : self.n_components]
 
     def rank(self, point: Matrix) -> int:
         return rank_of(point, self.preconditioner.scatter)
@@ -165,7 +159,7 @@ class FactoredSolver(StageSolver):
             max_rank=self.most(stage),
             tol=self.tol if certified else self.tol * SETTLED / factored.STATIONARY,
             max_iter=max_iter,
-            observe=observe.on_factored,
+            observe=observe,
             resume=state.run if isinstance(state.run, factored.FactoredState) else None,
             certified=certified,
             scale=state.hint,
@@ -177,7 +171,7 @@ class FactoredSolver(StageSolver):
     def batch_values(self, stage: JointProblem, point: Matrix) -> Array:
         return stage.factored_batch_values(point)
 
-    def factor(self, point: Matrix, n_components: int | None) -> Matrix:
+    def factor(self, point: Matrix) -> Matrix:
         return principal_axes(point, scatter=self.preconditioner.scatter)
 
     def rank(self, point: Matrix) -> int:

@@ -20,6 +20,7 @@ from samekind.kernels.spectral import Matrix, estimated_gap, principal_axes
 from samekind.solvers.optimise import lbfgs
 from samekind.solvers.optimise.certificate import Certificate, ConvexMetricProblem, certify
 from samekind.solvers.optimise.preconditioner import Preconditioner
+from samekind.solvers.optimise.projected import Progress
 from samekind.solvers.optimise.within_class import WithinClassWhitening
 
 Leg: TypeAlias = Literal["free", "sphere", "inside"]
@@ -65,14 +66,7 @@ class FactoredState(Resumable):
         return self.earlier_evaluations + self.run.n_evaluations
 
 
-@dataclass(frozen=True)
-class Progress:
-    """What is known after an iteration; `state` is what to resume from."""
-
-    L: Matrix
-    value: float
-    iteration: int
-    state: FactoredState
+Observer: TypeAlias = Callable[[Progress[FactoredState]], bool | None]  # `x` is L
 
 
 def minimise_factored(
@@ -82,7 +76,7 @@ def minimise_factored(
     max_rank: int,
     tol: float,
     max_iter: int,
-    observe: Callable[[Progress], bool | None] = lambda progress: None,
+    observe: Observer = lambda progress: None,
     resume: FactoredState | None = None,
     certified: bool = True,
     scale: float | None = None,
@@ -143,7 +137,7 @@ class _Descent:
         problem: FactoredProblem,
         tol: float,
         max_iter: int,
-        observe: Callable[[Progress], bool | None],
+        observe: Observer,
         coordinates: WithinClassWhitening | None,
     ):
         self.problem = problem

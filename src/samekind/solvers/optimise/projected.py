@@ -7,7 +7,7 @@ minimised over the set by spectral projected gradient, and a line search goes to
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol, TypeAlias
+from typing import Generic, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from samekind.kernels.types import Array
 from samekind.objective import Objective
 
 Point: TypeAlias = NDArray[np.float64]
+State = TypeVar("State", bound=Resumable)
 
 PATIENCE = 10  # f is at rest when it falls by no more than its rounding in so many iterations
 REMEMBERED = 8  # steps that the model is made from
@@ -86,14 +87,14 @@ class ProjectedState(Resumable):
 
 
 @dataclass(frozen=True)
-class Progress:
-    """What is known after an iteration; `state` is what to resume from."""
+class Progress(Generic[State]):
+    """What is known after an iteration of a descent; `state` is what to resume from."""
 
     x: Point
     value: float
-    gap: float
     iteration: int
-    state: ProjectedState
+    state: State
+    gap: float = np.inf  # an upper bound of value - minimum
 
 
 def minimise(
@@ -102,7 +103,7 @@ def minimise(
     *,
     tol: float,
     max_iter: int,
-    observe: Callable[[Progress], bool | None] = lambda progress: None,
+    observe: Callable[[Progress[ProjectedState]], bool | None] = lambda progress: None,
     resume: ProjectedState | None = None,
     curvature: float | None = None,
 ) -> Solution:
@@ -116,7 +117,7 @@ def minimise(
     now = _begun(problem, x0, curvature) if resume is None else resume
     while now.iteration < max_iter and not (now.converged or now.at_rest):
         now, moved = _stepped(problem, now, tol)
-        if moved and observe(Progress(now.x, now.value, now.value - now.lower, now.iteration, now)):
+        if moved and observe(Progress(now.x, now.value, now.iteration, now, now.value - now.lower)):
             break
     gap = max(now.value - now.lower, 0.0)
     return Solution(now.x, now.value, gap, now.iteration, now.n_evaluations, now.converged, now.curvature)
