@@ -288,7 +288,7 @@ class _Queries:
 
     def _count_tile(self, queries: slice, entries: _Entries, rows: slice, counts: NDArray[np.int64]) -> None:
         from samekind.kernels.nearest import batch_norms
-        from samekind.kernels.ranks import count_in_products
+        from samekind.kernels.ranks import Counts, Entries, Queries, count_in_products
 
         vectors, offsets = entries.vectors[rows], entries.offsets[rows]
         own = self.vectors[queries]
@@ -303,18 +303,10 @@ class _Queries:
             products,
             least,
             spread,
-            vectors,
-            offsets,
-            entries.classes[rows],
-            entries.ids[rows],
-            own,
-            self.classes[queries],
-            self.ids[queries],
             error,
-            self.cuts,
-            starts,
-            counts[0],
-            counts[1],
+            Entries(vectors, offsets, entries.classes[rows], entries.ids[rows]),
+            Queries(own, self.classes[queries], self.ids[queries]),
+            Counts(self.cuts, starts, counts[0], counts[1]),
         )
 
     def ranks(self, sets: Sequence[_Entries]) -> Ranks:
