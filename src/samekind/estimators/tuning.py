@@ -191,11 +191,11 @@ def n_paired_classes(y: NDArray[Any]) -> int:
     return int((np.unique(y, return_counts=True)[1] > 1).sum())
 
 
-def judged_rows(held: IntArray, y: NDArray[Any], seed: int) -> IntArray:
-    """Of the samples left out, those that are judged: of whole classes, as many as are allowed."""
-    if len(held) <= JUDGED:
+def judged_rows(held: IntArray, y: NDArray[Any], seed: int, most: int = JUDGED) -> IntArray:
+    """Of the samples left out, those that are judged: of whole classes, at most so many."""
+    if len(held) <= most:
         return held
     classes = np.random.RandomState(seed).permutation(np.unique(y[held]))
     counts = np.array([int((y[held] == each).sum()) for each in classes])
-    kept = classes[: int(np.searchsorted(np.cumsum(counts), JUDGED))]
+    kept = classes[: int(np.searchsorted(np.cumsum(counts), most))]
     return held[np.isin(y[held], kept)]
