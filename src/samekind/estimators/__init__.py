@@ -12,7 +12,8 @@
     block, joint, similarity   the estimators of a single step
     steps         the steps as functions of data and settings: `run_selection`, `run_joint`, `run_similarity` call the
                   solvers
-    data          what the steps read: feature groups of labelled samples, of an array or a store
+    data          what the steps read: feature groups of labelled samples, of an array or a store; on_store: whitening
+                  and target neighbours of a store, by a cluster's workers
     base          what the estimators share; validation: parameters checked
     progress      who listens to a fit, displays; time_left: how long it goes on; resume: checkpoints
 
