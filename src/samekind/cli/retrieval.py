@@ -13,7 +13,7 @@ from samekind.cli.options import LearnerOptions, MemoryOption, RunOptions
 from samekind.cli.output import duration, say_facts, say_json, say_list, say_table
 
 if TYPE_CHECKING:
-    from samekind.lfw.retrieval.experiment import Findings, Part, RetrievalExperiment
+    from samekind.lfw.retrieval.experiment import Findings, PartName, RetrievalExperiment
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,7 @@ def _say_result(findings: "Findings", result: dict[str, Any]) -> None:
     say_list("Warnings", result["warnings"])
 
 
-def _parts(text: str) -> "Sequence[Part]":
+def _parts(text: str) -> "Sequence[PartName]":
     from samekind.lfw.retrieval.experiment import PARTS
 
     asked = [part.strip() for part in text.split(",")]

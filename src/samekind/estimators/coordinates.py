@@ -12,13 +12,13 @@ from samekind.kernels.spectral import Matrix, with_fixed_signs
 from samekind.kernels.types import Array
 from samekind.objective import Objective
 
-SCALE_ROWS = 2048  # whose pairs fit the scale of a metric
-SCALINGS = 40  # halvings and doublings tried at the most
-SEPARATED = 1e-4  # share of the loss at distances of 0, below which distances are not enlarged further
+SCALE_ROWS = 2048  # rows from which the scale is fitted
+SCALINGS = 40  # most steps in one direction
+SEPARATED = 1e-4  # distances are not enlarged further once the loss is below this
 
 
 def spanned_directions(Z: Array) -> Array | None:
-    """Those that centred samples Z (N, D) span, where they do not span all; None where they may.
+    """Directions that centred samples Z (N, D) span; None where they may span all.
 
     N samples span at most N - 1 directions, and determine no metric outside of their span.
     """

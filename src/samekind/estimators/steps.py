@@ -25,7 +25,7 @@ from samekind.estimators.coordinates import around_identity, fitted_scale, short
 from samekind.estimators.data import TrainingData
 from samekind.estimators.on_store import StorePanels, with_neighbors_by
 from samekind.estimators.progress import Listeners
-from samekind.estimators.resume import Record
+from samekind.estimators.resume import StepRecord
 from samekind.estimators.time_left import Stage
 from samekind.estimators.validation import (
     anchors_from,
@@ -52,8 +52,8 @@ from samekind.solvers.selection import SelectionOptions, SelectionResult, Select
 from samekind.solvers.two_covariance import TwoCovarianceModel, fit_two_covariance
 from samekind.store import centred
 
-COPY_SHARE = 1 / 16  # of the memory budget: whitened groups that take less, beside it, are kept
-FEW_SAMPLES = 1_000  # whose pairs are done sooner by one thread than handed to several
+COPY_SHARE = 1 / 16  # of the memory budget: whitened groups that take less are kept in memory, beside the budget
+FEW_SAMPLES = 1_000  # up to here one thread does the pairs sooner than several
 NO_VARIANCE = 1e-10  # share of the largest variance of class centres: rounding
 
 
@@ -92,8 +92,10 @@ class Resources:
         """For a part of the fit."""
         return replace(self, part=part)
 
-    def record(self, name: str, family: Hashable | None = None) -> Record:
-        return Record(self.snapshots, f"{self.part}-{name}" if self.part else name, self.listeners, family, self.part)
+    def record(self, name: str, family: Hashable | None = None) -> StepRecord:
+        return StepRecord(
+            self.snapshots, f"{self.part}-{name}" if self.part else name, self.listeners, family, self.part
+        )
 
 
 @dataclass(frozen=True)

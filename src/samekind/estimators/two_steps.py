@@ -267,5 +267,5 @@ def _mean_square(Z: Array) -> float:
 
 
 def _whole(basis: Basis, candidate: Candidate) -> bool:
-    """Whether step 1's own codes are short enough."""
+    """Whether step 1's own codes are short enough for the candidate."""
     return candidate.n_components is None or candidate.n_components >= basis.n_codes

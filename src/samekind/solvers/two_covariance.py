@@ -20,7 +20,7 @@ from samekind.kernels.spectral import Matrix, symmetrised
 from samekind.kernels.types import Array, IntArray
 
 ROWS_AT_ONCE = 8_192  # samples or classes in float64 at a time
-LEAST_VARIANCE = 1e-6  # within classes, of that between them
+LEAST_VARIANCE = 1e-6  # within classes, as a share of that between them
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +64,7 @@ def fit_two_covariance(
 
 @dataclass(frozen=True, eq=False)
 class ClassStatistics:
-    """All that the likelihood depends on."""
+    """Sufficient statistics of the model."""
 
     mean: Array  # (D,)
     sizes: Array  # (K,), sums of weights
@@ -95,7 +95,7 @@ class ClassStatistics:
         return cls(mean, sizes, centres, products - by_size.T @ by_size, rows_at_once)
 
     def mean_variance(self) -> float:
-        """Within classes, over directions; where classes have none, a little of that of all samples."""
+        """Mean variance within classes over all directions; where it is 0, a small share of that between classes."""
         free, D = max(self.sizes.sum() - len(self.sizes), 1.0), len(self.scatter)
         between = float((self.centres**2).sum(axis=1) @ self.sizes) / self.sizes.sum() / D
         return max(float(np.trace(self.scatter)) / free / D, LEAST_VARIANCE * between) or 1.0

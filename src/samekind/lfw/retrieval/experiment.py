@@ -27,9 +27,9 @@ from samekind.lfw.stages import Stage
 from samekind.model.basis import Basis
 from samekind.model.metric import Metric
 
-Part: TypeAlias = Literal["neighbors", "lmnn", "dimensions", "trace", "scale"]
-PARTS: tuple[Part, ...] = ("neighbors", "lmnn", "dimensions", "trace", "scale")
-USUAL: tuple[Part, ...] = PARTS[:-1]
+PartName: TypeAlias = Literal["neighbors", "lmnn", "dimensions", "trace", "scale"]
+PARTS: tuple[PartName, ...] = ("neighbors", "lmnn", "dimensions", "trace", "scale")
+USUAL: tuple[PartName, ...] = PARTS[:-1]
 LMNN_ITERATIONS = 1_000  # as in the paper
 LFWEXT_CLASS = 36  # images of a person in LFWext, about
 TRACE = "joint, nu = 6, by eigenvalue"
@@ -99,7 +99,7 @@ class RetrievalExperiment:
     memory_limit: int | None = None  # bytes, of each fit
     samples: Sequence[int] = (51_000,)  # of the part "scale"
 
-    def run(self, parts: Sequence[Part] = USUAL) -> Findings:
+    def run(self, parts: Sequence[PartName] = USUAL) -> Findings:
         """In the order of `PARTS`; times at larger sizes alone need no pictures."""
         found = Findings(self.settings, self.cast, self.features.n_features if set(parts) - {"scale"} else None)
         if "neighbors" in parts:

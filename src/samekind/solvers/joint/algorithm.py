@@ -20,16 +20,18 @@ from samekind.solvers.optimise.certificate import Certificate, certify
 from samekind.solvers.optimise.preconditioner import Preconditioner
 from samekind.solvers.optimise.within_class import WithinClassWhitening
 
-LARGEST_CONVEX = 600  # dimensions: beyond them an eigendecomposition per step is what a convex step costs, unless
-SAMPLES_PER_DIMENSION = 5  # there are so many samples that their pairs cost more
-CERTIFIED_ON = 1024  # anchors, where a certificate over all rows would be by far the most expensive evaluation
+# With more dimensions than this a convex step costs as much as its eigendecomposition, unless samples are many.
+LARGEST_CONVEX = 600
+SAMPLES_PER_DIMENSION = 5  # with more samples than this per dimension, their pairs cost more than that
+CERTIFIED_ON = 1024  # anchors for the certificate, where all rows would make it by far the most expensive evaluation
 
 
 @dataclass(frozen=True)
 class JointOptions:
     """Settings of Algorithm 2.
 
-    `anchors="grow"`: on samples of the rows first, on all of them in the end; a number: on samples of so many at most.
+    `anchors="all"` solves on all rows; `"grow"` on growing samples of anchor rows, and on all rows in the end; a number
+    on growing samples of at most that many anchors.
     """
 
     solver: Literal["convex", "factored", "auto"] = "auto"
@@ -38,8 +40,8 @@ class JointOptions:
     max_iter: int = 500
     anchors: int | Literal["all", "grow"] = "all"
     seed: int = 0
-    first_anchors: int = 1024  # of the first sample,
-    growth: int = 4  # and how many times as many each further one has
+    first_anchors: int = 1024  # in the first sample
+    growth: int = 4  # ratio of the sizes of consecutive samples
     keep_every: int = 5  # iterations between two states to resume from
 
 
@@ -55,8 +57,9 @@ class JointResult:
     solver: str
     n_iter: int
     n_evaluations: int
-    converged: bool  # the gap was closed, before any cut to n_components; on samples, within their noise;
-    # over L of bounded rank, where no gap closes, at a stationary point
+    # Whether the gap was closed, before any cut to n_components; on samples, to within their noise. Over L of bounded
+    # rank, where the gap need not close: whether L is stationary.
+    converged: bool
     stopped: bool  # by the observer
 
 
@@ -68,7 +71,7 @@ def solve_joint(
     resume: JointState | None = None,
     keep: Callable[[JointState], None] = lambda state: None,
 ) -> JointResult:
-    """Algorithm 2; `keep` is given what to `resume` from."""
+    """Run Algorithm 2; `keep` receives the states that `resume` takes."""
     stage_solver = _stage_solver(problem, options)
     stages = _stages(problem, options)
     state = JointState(0, stage_solver.first(stages[0], options.seed)) if resume is None else resume
@@ -85,7 +88,7 @@ def solve_joint(
 
 
 def choose_solver(n_features: int, n_components: int | None, n_samples: int) -> SolverName:
-    """Factored where the factor is narrow (its gradient is then the cheaper one) or the matrix is large."""
+    """Factored where the factor is narrow, as its gradient is then cheaper, or where the matrix is large."""
     rank = n_features if n_components is None else n_components
     large = n_features > LARGEST_CONVEX and n_samples < SAMPLES_PER_DIMENSION * n_features
     return "factored" if 2 * rank < n_features or large else "convex"
@@ -121,7 +124,7 @@ def _descended(
     state: JointState,
     options: JointOptions,
 ) -> StageResult:
-    """To the end of a stage: on a sample, where gains are within its noise."""
+    """Run one stage. On a sample it ends once gains are within the noise of the sample."""
     stage, last = stages[state.stage], state.stage == len(stages) - 1
     no_gap = stage_solver.name == "factored" and options.n_components is not None
     settles = last and no_gap and len(stages) > 1
@@ -139,7 +142,7 @@ def _descended(
 
 
 def _after(state: JointState, reached: StageResult, stage: int) -> JointState:
-    """The start of the next stage, or the end."""
+    """The state after a stage: where the next one starts."""
     return JointState(
         stage,
         reached.point,
@@ -157,7 +160,7 @@ def _finished(
     state: JointState,
     seed: int,
 ) -> JointResult:
-    """f and certificate of the metric as returned, over all rows, or on anchors that were not learned from."""
+    """The result: f and the certificate of the returned metric, over all rows or on anchors not learned from."""
     L = stage_solver.factor(reached.point)
     rng = np.random.RandomState([seed, state.stage, 1])
     sampled = stage.objective.is_sample

@@ -17,9 +17,9 @@ from samekind.solvers.optimise.certificate import Certificate
 from samekind.solvers.optimise.preconditioner import Preconditioned, Preconditioner
 from samekind.solvers.optimise.within_class import WithinClassWhitening
 
-FIRST_RANK = 16  # where the staircase begins at the least
-MOST_FITTINGS = 30  # in either direction
-FILLING = 0.01  # length of random first columns, relative to the others
+FIRST_RANK = 16  # smallest rank at which the staircase begins
+MOST_FITTINGS = 30  # doublings, and halvings, of the first distances
+FILLING = 0.01  # length of the random columns of the first factor, relative to the others
 
 SolverName: TypeAlias = Literal["convex", "factored"]
 StageObserver: TypeAlias = Callable[[projected.Progress[Any]], bool]  # ends a stage by returning True
@@ -38,7 +38,7 @@ class StageResult:
 
 @dataclass(frozen=True)
 class StageSolver(Protocol):
-    """How a stage is solved."""
+    """Solves the stages of step 2 over a point that is A (convex) or L (factored)."""
 
     name: ClassVar[SolverName]
     n_components: int | None
@@ -69,7 +69,7 @@ class ConvexSolver(StageSolver):
     def descend(
         self, stage: JointProblem, state: JointState, max_iter: int, observe: StageObserver, *, certified: bool
     ) -> StageResult:
-        """In the preconditioner's coordinates; callers and observers get A."""
+        """Descend in the preconditioner's coordinates; callers and observers get A."""
         resume = state.run if isinstance(state.run, projected.ProjectedState) else None
         by = self.preconditioner
         solution = projected.minimise(
@@ -107,7 +107,7 @@ class FactoredSolver(StageSolver):
     coordinates: WithinClassWhitening
 
     def most(self, stage: JointProblem) -> int:
-        """Columns that the factor may have."""
+        """The largest number of columns of the factor."""
         return stage.n_features if self.n_components is None else min(stage.n_features, self.n_components)
 
     def first(self, stage: JointProblem, seed: int) -> Matrix:
@@ -136,7 +136,7 @@ class FactoredSolver(StageSolver):
         return np.hstack([L, length * np.random.RandomState(seed).standard_normal((n_features, missing))])
 
     def _fitted(self, stage: JointProblem, L: Matrix) -> Matrix:
-        """Twice the distances, or half of them, as long as that lowers f, which is convex in them."""
+        """L with its distances doubled or halved as long as that lowers f, which is convex in their scale."""
         best = factored.within_trace(L, stage.trace_bound)
         value = stage.factored_value(best)
         for times in (2.0, 0.5):
@@ -151,7 +151,7 @@ class FactoredSolver(StageSolver):
     def descend(
         self, stage: JointProblem, state: JointState, max_iter: int, observe: StageObserver, *, certified: bool
     ) -> StageResult:
-        """Up the staircase of ranks unless the rank is fixed; on a sample only as far as its noise allows."""
+        """Climb the staircase of ranks unless the rank is fixed; on a sample, to a tolerance that its noise allows."""
         certified = certified or self.n_components is None
         made = factored.minimise_factored(
             stage,

@@ -19,8 +19,8 @@ from samekind.store import FeatureStore
 from samekind.store.base import batches
 from samekind.store.scan import Sources
 
-BATCH_GROUPS, BATCH_BYTES = 16, 2**25  # sketched by one thread at once, and what they may take
-FEWEST_BATCHES = 2  # of few groups, for any number of threads
+BATCH_GROUPS, BATCH_BYTES = 16, 2**25  # groups that a thread sketches at once, and the bytes they may take
+FEWEST_BATCHES = 2  # however few the groups; the same for any number of threads
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Scoring:
         return float(10 * np.finfo(self.objective.dtype).eps)
 
     def exact(self, weights: Weights, groups: Sequence[int], metric: BlockMetric) -> Point:
-        """Over all pairs: N^2 d for a group of d columns."""
+        """Scores over all pairs, at a cost of N^2 d for a group of d columns."""
         scores: list[float] = []
         sizes, penalty = self.store.group_sizes, self._penalty(groups, metric)
         for batch in batches([int(sizes[k]) for k in groups], self.store.widest_panel):
@@ -61,7 +61,7 @@ class Scoring:
         return np.array(scores)
 
     def sketched(self, laplacian: SketchedLaplacian, groups: Sequence[int], metric: BlockMetric) -> Point:
-        """By a sketch of the weights: N d^2 for a group of d columns."""
+        """Scores from a sketch of the weights, at a cost of N d^2 for a group of d columns."""
         scores, penalty = np.zeros(len(groups)), self._penalty(groups, metric)
         parts = self.objective.executor.over_groups(self.site, sketched_on, groups, laplacian, penalty)
         for at, made in parts:
@@ -81,7 +81,7 @@ class Penalty:
     norm: Norm
 
     def scores(self, groups: Sequence[int], G: Matrix) -> Point:
-        """From a stack of gradients of the loss."""
+        """Scores of groups, from the stack of the loss's gradients by their blocks."""
         for k, G_k in zip(groups, G, strict=True):
             if k in self.blocks:
                 block = self.blocks[k]
