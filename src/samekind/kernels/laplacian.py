@@ -33,12 +33,12 @@ class WeightTile(NamedTuple):
 
 Result_co = TypeVar("Result_co", covariant=True)
 Degrees: TypeAlias = Array
-StripSums: TypeAlias = tuple[Any, Degrees]  # a strip's share of the form without S, and its share of S
+StripSums: TypeAlias = tuple[Any, Degrees]  # of one strip: its part of the form without S, and its part of S
 OverBlocks: TypeAlias = Callable[[Callable[[slice], Any]], Iterator[Any]]  # maps over blocks of rows, in order
 
 
 class Form(Protocol[Result_co]):
-    """What is made of the weights."""
+    """A sum over the weights of all pairs, made strip by strip."""
 
     def strip(self, tiles: Iterator[WeightTile]) -> StripSums: ...
 
@@ -59,7 +59,7 @@ class Form(Protocol[Result_co]):
 
 
 class _Inner:
-    """What forms of fixed size, made of inner products, have in common: sums of arrays."""
+    """Base of the forms that are inner products of a fixed size: their parts are arrays that are added up."""
 
     def gathered(self, parts: Iterable[StripSums]) -> StripSums:
         return _summed(parts)
@@ -169,7 +169,7 @@ class ProductForm(Form[Matrix]):
 
 
 class Sums:
-    """Arrays that belong to certain samples, those of the same samples added up."""
+    """Sums of arrays by the samples that they belong to."""
 
     def __init__(self) -> None:
         self.sums: list[tuple[Samples, Array]] = []  # few: those of one strip

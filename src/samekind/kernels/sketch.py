@@ -33,7 +33,7 @@ class Upper(NamedTuple):
 
 @dataclass(frozen=True)
 class ClassLayout:
-    """Where the entries of a matrix lie that is block diagonal over runs of samples: its blocks end to end."""
+    """Storage of a matrix that is block diagonal over runs of samples: its blocks, end to end in one array."""
 
     starts: IntArray  # (n_blocks,) first sample of each block
     sizes: IntArray  # (n_blocks,)
@@ -46,7 +46,7 @@ class ClassLayout:
 
     @classmethod
     def of(cls, class_sizes: IntArray, most_cells: int) -> "ClassLayout":
-        """The classes of two samples or more, the small ones first, as long as they fit."""
+        """Layout of the classes of two or more samples; where not all fit into `most_cells`, the smallest."""
         starts = np.cumsum(class_sizes) - class_sizes
         rising = np.argsort(class_sizes, kind="stable")
         fits = np.empty(len(class_sizes), bool)
@@ -56,12 +56,12 @@ class ClassLayout:
 
     @cached_property
     def offsets(self) -> IntArray:
-        """Of each block among the entries, and their number."""
+        """Offset of each block among the entries, and the number of entries."""
         return np.concatenate([[0], np.cumsum(self.sizes.astype(np.int64) ** 2)]).astype(np.intp)
 
     @cached_property
     def block_of(self) -> IntArray:
-        """Of each sample; -1 where it has none."""
+        """The block of each sample; -1 where it has none."""
         blocks = np.full(self.n_samples, -1, dtype=np.intp)
         for b, (start, size) in enumerate(zip(self.starts.tolist(), self.sizes.tolist(), strict=True)):
             blocks[start : start + size] = b
@@ -238,7 +238,7 @@ Same: TypeAlias = Callable[[Samples, Samples], tuple[IntArray, IntArray]]  # of 
 
 @dataclass(frozen=True)
 class Range:
-    """Directions in which the smooth part is sketched, from one round to the next.
+    """The subspace in which the smooth part is sketched, improved from round to round.
 
     Weights change little between rounds. So one pass over them gives both the sketch in the present directions and, as
     in subspace iteration, better ones for the next round.

@@ -38,7 +38,7 @@ BY_EIGENVALUE = "joint, by eigenvalue"
 
 @dataclass(frozen=True)
 class Row:
-    """A fit, and how well its metric finds people; no figures where it learned nothing."""
+    """A fit and the retrieval figures of its metric; no figures where it learned nothing."""
 
     fit: Fit
     figures: Figures | None = None
@@ -59,7 +59,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Steps:
-    """3-NN errors of a metric on its way."""
+    """3-NN errors of a metric during its fit."""
 
     iterations: tuple[int, ...]
     seconds: tuple[float, ...]
@@ -68,7 +68,7 @@ class Steps:
 
 @dataclass(frozen=True)
 class Scale:
-    """Times at a size: cells of Table 4, and section 4.3's own way."""
+    """Times at a size: cells of Table 4, and section 4.3's method."""
 
     n_samples: int
     cells: dict[str, list[Row]] = field(default_factory=dict)
@@ -203,7 +203,7 @@ class RetrievalExperiment:
         return self._row(fit, features, neighbors=k, dims=features.n_features, n_samples=len(features.train))
 
     def _against_lmnn(self) -> tuple[dict[str, list[Row]], dict[str, Steps]]:
-        """Both learners in every cell of Table 4; of the first cell, their metrics on the way."""
+        """Both learners in every cell of Table 4; of the first cell also their metrics during the fit."""
         cells: dict[str, list[Row]] = {"joint": [], "lmnn": []}
         steps: dict[str, Steps] = {}
         for dims in [n for n in self.settings.dims if n <= self.features.n_features]:
@@ -246,7 +246,7 @@ class RetrievalExperiment:
         )
 
     def _traced(self) -> Row:
-        """Section 4.3's own way: a bound on the trace, the convex solver, then the leading directions."""
+        """Section 4.3's method: a bound on the trace, the convex solver, then the leading directions."""
         features = self._learned_on
         fit = self._fits.fitted(
             "trace",

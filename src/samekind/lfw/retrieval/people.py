@@ -16,7 +16,7 @@ from samekind.lfw.protocol_files import Image
 
 @dataclass(frozen=True)
 class Cast:
-    """Images that are learned from, that look for each other, and that are mixed in as distractors."""
+    """Training images, query images, and images that are mixed in as distractors."""
 
     train: tuple[Image, ...]
     queries: tuple[Image, ...]
@@ -26,7 +26,7 @@ class Cast:
     def from_split(cls, split: Split, least: int, most: int) -> Cast:
         """Test people with `least` images or more are queries, with their first `most` images.
 
-        Further images of theirs are left out: they would be relevant, and nobody looks for them.
+        Further images of theirs are left out: they would be relevant, but are no queries.
         """
         asked = [person for person in split.test.people if person.n_images >= least]
         queries = tuple(image for person in asked for image in person.images[:most])

@@ -51,7 +51,7 @@ def _sections(findings: Findings) -> Iterator[Section]:
         yield from _dimensions(findings)
     if findings.trace is not None or any(scale.trace for scale in findings.scales):
         yield Section(
-            "Section 4.3's own way",
+            "Section 4.3's method",
             "tr A <= 6, ridge 1, convex solver; then the leading 150 directions. The paper, at 171,509 x 2,513: 27 "
             "hours on 8 servers, rank 800. The gap bounds how far the objective is from its optimum, relative to it. "
             "Sizes beyond LFW's are synthetic features.",
