@@ -2,7 +2,7 @@
 
 A model of 400 + 400 regions and a gallery of 100,000 codes. "verify" sends two JPEG files of 250 x 250 pixels and
 compares them (three requests), "search" sends one and searches (two); clients and service share the machine. A client
-that gets 429 waits as long as the answer says. Memory is the service's resident set, after its memory for pictures has
+that gets 429 asks again after a second. Memory is the service's resident set, after its memory for pictures has
 been filled. The page is opened by chromium; axe-core (from npm) checks its accessibility.
 """
 

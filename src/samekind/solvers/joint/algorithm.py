@@ -72,18 +72,17 @@ def solve_joint(
     keep: Callable[[JointState], None] = lambda state: None,
 ) -> JointResult:
     """Run Algorithm 2; `keep` receives the states that `resume` takes."""
-    stage_solver = _stage_solver(problem, options)
-    stages = _stages(problem, options)
-    state = JointState(0, stage_solver.first(stages[0], options.seed)) if resume is None else resume
-    reporter = Reporter(observe, keep, options.max_iter, stages, options.tol, options.keep_every)
+    staged = _StagedSolve(problem, options, _stage_solver(problem, options), _stages(problem, options))
+    state = JointState(0, staged.solver.first(staged.stages[0], options.seed)) if resume is None else resume
+    reporter = Reporter(observe, keep, options.max_iter, staged.stages, options.tol, options.keep_every)
     while True:
         keep(state)
-        stage, last = stages[state.stage], state.stage == len(stages) - 1
-        reached = _descended(problem, stages, stage_solver, reporter, state, options)
+        stage, last = staged.stages[state.stage], state.stage == len(staged.stages) - 1
+        reached = staged.descended(state, reporter)
         state = _after(state, reached, state.stage + (not last))
         if last or reporter.stopped or state.earlier_iterations >= options.max_iter:
             break
-    result = _finished(problem, stage, stage_solver, reached, state, options.seed)
+    result = staged.finished(stage, reached, state)
     return replace(result, converged=result.converged and last, stopped=reporter.stopped)
 
 
@@ -116,29 +115,66 @@ def _stages(problem: JointProblem, options: JointOptions) -> list[JointProblem]:
     ]
 
 
-def _descended(
-    problem: JointProblem,
-    stages: list[JointProblem],
-    stage_solver: StageSolver,
-    reporter: Reporter,
-    state: JointState,
-    options: JointOptions,
-) -> StageResult:
-    """Run one stage. On a sample it ends once gains are within the noise of the sample."""
-    stage, last = stages[state.stage], state.stage == len(stages) - 1
-    no_gap = stage_solver.name == "factored" and options.n_components is not None
-    settles = last and no_gap and len(stages) > 1
-    held_out = None
-    if stage.objective.is_sample and not settles:
-        rng = np.random.RandomState([options.seed, state.stage, 2])
-        held_out = problem.on_sample(min(stage.objective.n_anchors, HELD_OUT_ANCHORS), rng, without=stage)
-    monitor = StageMonitor(stage, stage_solver, reporter, state, settles=settles, held_out=held_out)
-    left = options.max_iter - state.earlier_iterations
-    reached = stage_solver.descend(
-        stage, state, left, monitor.observe, certified=len(stages) == 1 or (last and not settles)
-    )
-    point = reached.point if held_out is None else monitor.safe_end(reached.point)
-    return replace(reached, point=point, converged=reached.converged or monitor.settled)
+@dataclass(frozen=True)
+class _StagedSolve:
+    """A problem, its stages, and what solves them."""
+
+    problem: JointProblem
+    options: JointOptions
+    solver: StageSolver
+    stages: list[JointProblem]
+
+    def descended(self, state: JointState, reporter: Reporter) -> StageResult:
+        """Run one stage. On a sample it ends once gains are within the noise of the sample."""
+        stage, last = self.stages[state.stage], state.stage == len(self.stages) - 1
+        no_gap = self.solver.name == "factored" and self.options.n_components is not None
+        settles = last and no_gap and len(self.stages) > 1
+        held_out = None
+        if stage.objective.is_sample and not settles:
+            rng = np.random.RandomState([self.options.seed, state.stage, 2])
+            held_out = self.problem.on_sample(min(stage.objective.n_anchors, HELD_OUT_ANCHORS), rng, without=stage)
+        monitor = StageMonitor(stage, self.solver, reporter, state, settles=settles, held_out=held_out)
+        left = self.options.max_iter - state.earlier_iterations
+        reached = self.solver.descend(
+            stage, state, left, monitor.observe, certified=len(self.stages) == 1 or (last and not settles)
+        )
+        point = reached.point if held_out is None else monitor.safe_end(reached.point)
+        return replace(reached, point=point, converged=reached.converged or monitor.settled)
+
+    def finished(self, stage: JointProblem, reached: StageResult, state: JointState) -> JointResult:
+        """The result: f and the certificate of the returned metric, over all rows or on anchors not learned from."""
+        L = self.solver.factor(reached.point)
+        rng = np.random.RandomState([self.options.seed, state.stage, 1])
+        sampled = stage.objective.is_sample
+        unseen_rows = self.problem.on_sample(stage.objective.n_anchors, rng, without=stage) if sampled else self.problem
+        certificate, costly = reached.certificate, False
+        if certificate is None or L.shape != reached.point.shape:
+            many = stage.objective.n_candidates > 2 * CERTIFIED_ON
+            costly = certificate is None and not sampled and self.solver.name == "factored" and many
+            judge = self.problem.on_sample(CERTIFIED_ON, rng) if costly else unseen_rows
+            bound = reached.bound if certificate is None else certificate.value - certificate.gap
+            known_bound = -np.inf if costly or sampled else bound  # a bound for the same rows
+            evaluation = judge.value_and_gradient_at(L)
+            certificate, _ = certify(judge, L @ L.T, L.shape[1], self.solver.tol, known_bound, evaluation)
+        if sampled:
+            estimates = unseen_rows.factored_batch_values(L)
+        else:
+            estimates = np.array([stage.factored_value(L) if costly else certificate.value])
+        converged = bool(reached.converged)
+        if self.solver.n_components is None and not (sampled or costly) and np.isfinite(certificate.gap):
+            converged &= certificate.optimal
+        return JointResult(
+            L,
+            certificate,
+            float(np.mean(estimates)),
+            standard_error(estimates),
+            stage.objective.n_anchors,
+            self.solver.name,
+            state.earlier_iterations,
+            state.earlier_evaluations,
+            converged=converged,
+            stopped=False,
+        )
 
 
 def _after(state: JointState, reached: StageResult, stage: int) -> JointState:
@@ -149,47 +185,4 @@ def _after(state: JointState, reached: StageResult, stage: int) -> JointState:
         state.earlier_iterations + reached.n_iter,
         state.earlier_evaluations + reached.n_evaluations,
         hint=reached.hint,
-    )
-
-
-def _finished(
-    problem: JointProblem,
-    stage: JointProblem,
-    stage_solver: StageSolver,
-    reached: StageResult,
-    state: JointState,
-    seed: int,
-) -> JointResult:
-    """The result: f and the certificate of the returned metric, over all rows or on anchors not learned from."""
-    L = stage_solver.factor(reached.point)
-    rng = np.random.RandomState([seed, state.stage, 1])
-    sampled = stage.objective.is_sample
-    unseen_rows = problem.on_sample(stage.objective.n_anchors, rng, without=stage) if sampled else problem
-    certificate, costly = reached.certificate, False
-    if certificate is None or L.shape != reached.point.shape:
-        many = stage.objective.n_candidates > 2 * CERTIFIED_ON
-        costly = certificate is None and not sampled and stage_solver.name == "factored" and many
-        judge = problem.on_sample(CERTIFIED_ON, rng) if costly else unseen_rows
-        bound = reached.bound if certificate is None else certificate.value - certificate.gap
-        known_bound = -np.inf if costly or sampled else bound  # a bound for the same rows
-        evaluation = judge.value_and_gradient_at(L)
-        certificate, _ = certify(judge, L @ L.T, L.shape[1], stage_solver.tol, known_bound, evaluation)
-    if sampled:
-        estimates = unseen_rows.factored_batch_values(L)
-    else:
-        estimates = np.array([stage.factored_value(L) if costly else certificate.value])
-    converged = bool(reached.converged)
-    if stage_solver.n_components is None and not (sampled or costly) and np.isfinite(certificate.gap):
-        converged &= certificate.optimal
-    return JointResult(
-        L,
-        certificate,
-        float(np.mean(estimates)),
-        standard_error(estimates),
-        stage.objective.n_anchors,
-        stage_solver.name,
-        state.earlier_iterations,
-        state.earlier_evaluations,
-        converged=converged,
-        stopped=False,
     )
