@@ -90,7 +90,7 @@ def retrieval(
 ) -> None:
     """Repeat the paper's retrieval experiment on Labeled Faces in the Wild, as far as public pictures allow.
 
-    Learns from View 1's training people; its test people with several images are looked for, among each other and
+    Learns from View 1's training people; its test people with several images are queries, among each other and
     among everybody else. Prints the paper's Tables 3 and 4 and the figures behind its Figures 3 and 4, and leaves
     fits, figures, a model of 150 numbers and report.html in the --work folder.
 

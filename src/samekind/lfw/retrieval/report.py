@@ -31,9 +31,9 @@ def _sections(findings: Findings) -> Iterator[Section]:
     least, most = findings.settings.query_images
     described = "" if findings.n_features is None else f" Pictures are {findings.n_features:,} features after step 1."
     yield Section(
-        "Who is looked for",
+        "Queries and distractors",
         "The paper's own pictures for retrieval are not public. Here metrics are learned from View 1's training "
-        f"people; its test people with {least} images or more look for each other, with their first {most} images; "
+        f"people; its test people with {least} images or more are the queries, with their first {most} images; "
         f"everybody else is mixed in. {ERROR}: leave-one-out, among the queries. {MAP_Q} and {MAP_QL}: mean average "
         "precision of the queries among each other, and with everybody else mixed in. In brackets, 95 % "
         f"intervals by a bootstrap over people.{described}",
