@@ -43,7 +43,7 @@ from typing import Any
 
 import numpy as np
 from harness import Report, environment, parser
-from lfwdata import DATA, Kept, pairs_among
+from lfwdata import DATA, SavedRecords, pairs_among
 from lfwfigures import Floats, Judged
 from numpy.typing import NDArray
 from sklearn.decomposition import PCA
@@ -359,7 +359,7 @@ def compare(
 ) -> list[dict[str, Any]]:
     """Records of the methods on one split; what is kept is not done again. `elsewhere` are View 1's records, if any."""
     made_with = json.loads((split.folder / MADE_WITH).read_text())
-    kept = Kept(keep, {"made with": made_with, "limit": limit, "thresholds from view 1": bool(elsewhere)})
+    kept = SavedRecords(keep, {"made with": made_with, "limit": limit, "thresholds from view 1": bool(elsewhere)})
     pending = {
         families: [
             learner
@@ -382,7 +382,7 @@ def _compare(
     families: tuple[str, ...],
     others: Others,
     learners: Sequence[str],
-    kept: Kept,
+    kept: SavedRecords,
     known: Thresholds,
 ) -> None:
     """Ours and these learners on the features of some families; shown and kept."""
@@ -410,7 +410,7 @@ def show(record: Mapping[str, Any]) -> None:
 Accuracies = dict[str, dict[str, float]]  # by normalise, by split
 
 
-def accuracies(kept: Kept, families: tuple[str, ...]) -> dict[str, Accuracies]:
+def accuracies(kept: SavedRecords, families: tuple[str, ...]) -> dict[str, Accuracies]:
     """Of each method."""
     found: dict[str, Accuracies] = {}
     for record in kept.records:
@@ -421,7 +421,7 @@ def accuracies(kept: Kept, families: tuple[str, ...]) -> dict[str, Accuracies]:
     return found
 
 
-def summary(kept: Kept, families: tuple[str, ...], n_splits: int, normalise: str) -> dict[str, float]:
+def summary(kept: SavedRecords, families: tuple[str, ...], n_splits: int, normalise: str) -> dict[str, float]:
     """Ours and the best other, of those that ran in all splits; the table is printed."""
     found = accuracies(kept, families)
     ours = found.pop(OURS)
@@ -455,7 +455,7 @@ def run(
     keep: Path | None,
     report: Report,
 ) -> None:
-    opened, files, every = DiskStore.open(store), list_images(images, labelled=True), Kept(None, {})
+    opened, files, every = DiskStore.open(store), list_images(images, labelled=True), SavedRecords(None, {})
     elsewhere: list[dict[str, Any]] = []
     if len(splits) > 1 and splits[0].run.name == VIEW1:
         first, *splits = splits

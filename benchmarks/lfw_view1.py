@@ -41,7 +41,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from harness import Report, parser
-from lfwdata import DATA, Kept, some
+from lfwdata import DATA, SavedRecords, some
 from lfwfigures import Floats, Judged
 from numpy.typing import NDArray
 
@@ -444,7 +444,7 @@ def run(size: Size, names: Sequence[str], given: Any, work: Path, report: Report
     view1 = View1(size, work, given.store)
     steps = Steps(view1)
     case = {"base": size.base.to_json(), "share": size.share, "every": size.every, "drawn": size.drawn}
-    kept = Kept(given.keep, case)
+    kept = SavedRecords(given.keep, case)
     n_images = len(view1.images(1.0))
     print(f"{n_images:,} training images, {len(view1.pairs.drawn):,} pairs to judge", flush=True)
     base, seconds = judged(Variation(BASE), steps)
@@ -463,7 +463,7 @@ def run(size: Size, names: Sequence[str], given: Any, work: Path, report: Report
     finish(records, size, report)
 
 
-def recorded(variation: Variation, steps: Steps, base: Mapping[str, OnView1], kept: Kept) -> dict[str, Any]:
+def recorded(variation: Variation, steps: Steps, base: Mapping[str, OnView1], kept: SavedRecords) -> dict[str, Any]:
     """One that fails does not keep the others from being tried, and is tried again next time."""
     try:
         found, seconds = judged(variation, steps)

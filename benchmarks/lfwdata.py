@@ -237,7 +237,7 @@ class Clocks:
         return ", ".join(f"{name} {seconds:.3g} s ({seconds / of:.0%})" for name, seconds in parts.items())
 
 
-class Kept:
+class SavedRecords:
     """Records of one case in a file of JSON lines, for a run that was interrupted; forgotten where no file is given."""
 
     def __init__(self, path: Path | None, case: dict[str, Any]):

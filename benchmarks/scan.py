@@ -34,7 +34,7 @@ from unittest.mock import patch
 
 import numpy as np
 from harness import Report
-from lfwdata import RIDGE, THRESHOLD, Clocks, Faces, Kept, People, Rows, faces, lfw_parser, people, some
+from lfwdata import RIDGE, THRESHOLD, Clocks, Faces, People, Rows, SavedRecords, faces, lfw_parser, people, some
 
 from samekind.compute.executor import Executor
 from samekind.compute.memory import MemoryBudget, parse_bytes
@@ -47,6 +47,7 @@ from samekind.solvers.selection.block_solvers import SampledBlocks
 from samekind.solvers.selection.blocks import BlockMetric
 from samekind.solvers.selection.scoring import Scoring
 from samekind.solvers.selection.search import Choice, ExactSearch, LazyOptions, LazySearch
+from samekind.solvers.selection.site import SelectionSite
 from samekind.store import RowsOf, WhitenedStore, Whitening
 from samekind.threads import single_threaded_blas
 
@@ -85,7 +86,7 @@ class Step1:
 
     @property
     def scoring(self) -> Scoring:
-        return Scoring(self.objective, self.store, RIDGE, "frobenius")
+        return Scoring(SelectionSite(self.objective, self.store, self.objective.memory.present), RIDGE, "frobenius")
 
     def select(self, **options: Any) -> SelectionResult:
         with single_threaded_blas():
@@ -129,25 +130,25 @@ class RecordedSearch(LazySearch):
 class WatchedSearch:
     """The fast search, timed, in some rounds with an exact one and fast ones that remember nothing beside it."""
 
-    def __init__(self, watch: "Watch", scoring: Scoring, groups: list[int], seed: int, options: LazyOptions | None):
-        self.watch = watch
+    def __init__(self, log: "SearchLog", scoring: Scoring, groups: list[int], seed: int, options: LazyOptions | None):
+        self.log = log
         self.made = partial(RecordedSearch, scoring, groups, seed)
         self.fast, self.exact = self.made(), ExactSearch(scoring, groups)
 
     def best(self, weights: Weights, metric: BlockMetric, n_rounds: int, *, of_all: bool = False) -> Choice:
-        watch = self.watch
-        with watch.clocked():
+        log = self.log
+        with log.clocked():
             choice, seconds = timed(self.fast, weights, metric, n_rounds)
-        watch.seconds.append(seconds)
+        log.seconds.append(seconds)
         line = f"round {n_rounds + 1:2}: {seconds:6.2f} s, {describe(choice)}"
-        if n_rounds in watch.checked:
-            record = watch.known("exact", n_rounds, choice) or self.check(weights, metric, n_rounds, choice, seconds)
+        if n_rounds in log.checked:
+            record = log.known("exact", n_rounds, choice) or self.check(weights, metric, n_rounds, choice, seconds)
             line += f"; exact {record['exact']:.3g} s, all groups {record['full']:.2f} s"
         else:
-            record = watch.known("screened", n_rounds, choice) or self.screen(weights, metric, n_rounds, choice)
+            record = log.known("screened", n_rounds, choice) or self.screen(weights, metric, n_rounds, choice)
             line += f"; of {record['near']} near the top"
         among = self.exact.groups.index(record["best_group"]) in self.fast.candidates
-        watch.records.append(record | {"sketched": among})
+        log.records.append(record | {"sketched": among})
         print(f"{line}; score {choice.score / record['best_score']:.4f} of the best", flush=True)
         return choice
 
@@ -164,7 +165,7 @@ class WatchedSearch:
         full = (before + full_scan()) / 2
         held = best.group in self.near_the_top(weights, metric)
         found = {"best_group": best.group, "best_score": best.score}
-        return self.watch.add("exact", n_rounds, choice, **found, exact=exact, full=full, screen_held=held)
+        return self.log.add("exact", n_rounds, choice, **found, exact=exact, full=full, screen_held=held)
 
     def screen(self, weights: Weights, metric: BlockMetric, n_rounds: int, choice: Choice) -> dict[str, Any]:
         """By exact scores of those that may be the best."""
@@ -172,7 +173,7 @@ class WatchedSearch:
         scores = self.exact.scoring.exact(weights, near, metric)
         best = int(np.argmax(scores))
         found = {"best_group": near[best], "best_score": float(scores[best])}
-        return self.watch.add("screened", n_rounds, choice, **found, near=len(near))
+        return self.log.add("screened", n_rounds, choice, **found, near=len(near))
 
     def near_the_top(self, weights: Weights, metric: BlockMetric) -> list[int]:
         search, groups = self.made(SCREENING), np.array(self.exact.groups)
@@ -193,10 +194,10 @@ def describe(choice: Choice) -> str:
     return f"{details['sketched']:,} sketched at rank {details['sketch_rank']}, {details['rescored']} exactly"
 
 
-class Watch:
+class SearchLog:
     """What the rounds of a selection showed."""
 
-    def __init__(self, kept: Kept, n_rounds: int, n_checked: int):
+    def __init__(self, kept: SavedRecords, n_rounds: int, n_checked: int):
         self.kept = kept
         self.checked = set(np.linspace(0, n_rounds - 1, max(2, n_checked)).astype(int).tolist())
         self.seconds: list[float] = []
@@ -238,9 +239,10 @@ class Watch:
 
 def first_round(case: Step1, groups: list[int]) -> tuple[float, float]:
     """Seconds of an exact and of a fast scan at A = 0."""
-    objective = case.objective
+    scoring = case.scoring
+    objective = scoring.objective
     present = PresentDistances(objective.plan, objective.dtype, room=0)
-    searches = [ExactSearch(case.scoring, groups), LazySearch(case.scoring, groups, seed=0)]
+    searches = [ExactSearch(scoring, groups), LazySearch(scoring, groups, seed=0)]
     with single_threaded_blas():
         exact, fast = (timed(s, objective.weights(present).kept(), BlockMetric(), 0)[1] for s in searches)
     return exact, fast
@@ -269,16 +271,16 @@ def run(size: Size, store: Path | None, n_checked: int, keep: Path | None, repor
         print(f"N = {case.n_samples:,}, K = {n_groups:,}, {size.n_rounds} rounds", flush=True)
         first_round(Step1.over(found, found.of(some(names, 0.05)), whitening=case.store.whitening), [0, 1])  # compiles
         facts = {"N": case.n_samples, "K": n_groups, "store": str(store and store.resolve())}
-        watch = Watch(Kept(keep, facts), size.n_rounds, n_checked)
+        log = SearchLog(SavedRecords(keep, facts), size.n_rounds, n_checked)
         solves = Clocks()
         with (
-            patch.object(greedy, "LazySearch", partial(WatchedSearch, watch)),
+            patch.object(greedy, "LazySearch", partial(WatchedSearch, log)),
             solves.on("solve", SampledBlocks, "solve"),
         ):
             case.select(search="fast", max_groups=size.n_rounds)
         print(f"(block solves, not counted: {solves.seconds['solve']:.1f} s)")
-        watch.hold(report, size)
-        show_growth(found, names, case, watch.records[0])
+        log.hold(report, size)
+        show_growth(found, names, case, log.records[0])
 
 
 def main() -> None:

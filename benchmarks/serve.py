@@ -2,7 +2,7 @@
 
 A model of 400 + 400 regions and a gallery of 100,000 codes. "verify" sends two JPEG files of 250 x 250 pixels and
 compares them (three requests), "search" sends one and searches (two); clients and service share the machine. A client
-that is told 429 waits as long as it is told. Memory is the service's resident set, after its memory for pictures has
+that gets 429 asks again after a second. Memory is the service's resident set, after its memory for pictures has
 been filled. The page is opened by chromium; axe-core (from npm) checks its accessibility.
 """
 
@@ -226,7 +226,9 @@ def measure_load(report: Report, made: Service, n_clients: int, seconds: float, 
     load = asyncio.run(together(made, n_clients, seconds, memory))
     say(f"{n_clients} clients", load)
     warm = memory[len(memory) // 3]
-    print(f"told 429: {load.n_busy:,} times; resident set {warm:.0f} MB after a third, at most {max(memory):.0f} MB")
+    print(
+        f"answered 429: {load.n_busy:,} times; resident set {warm:.0f} MB after a third, at most {max(memory):.0f} MB"
+    )
     for kind, times in load.seconds.items():
         for name, share in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99)):
             report.note(f"{kind}_{name}_ms", 1000 * float(np.quantile(times, share)) if times else float("nan"))

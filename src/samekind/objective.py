@@ -21,7 +21,7 @@ from samekind.compute.reduction import Node, reduced, total_of
 from samekind.compute.site import Recipe, Share, Site, opened
 from samekind.compute.sources import KeptTiles, TileSource
 from samekind.compute.tiles import Plan, Tile, TileKey, TilePlan, largest_block
-from samekind.kernels.laplacian import Form, Part, WeightTile
+from samekind.kernels.laplacian import Form, StripSums, WeightTile
 from samekind.kernels.reductions import LogSums, merge_log_sum_exp
 from samekind.kernels.types import Array, IntArray
 from samekind.losses.base import Anchors, BoundLoss, Loss
@@ -30,7 +30,7 @@ from samekind.relation import PairTile, Relation
 Made = TypeVar("Made")
 Result = TypeVar("Result")
 
-FEW_SAMPLES = 1_000  # whose relation is kept; making it takes as long as their loss
+FEW_SAMPLES = 1_000  # up to here the relation is kept, as making it takes as long as the loss
 ANCHORS_PER_MEMBER = 4  # an anchor with all columns costs more than a member of a subset, so fewer are drawn
 
 
@@ -118,7 +118,7 @@ class Objective:
         return value
 
     def batch_values(self, distances: "Distances") -> Array:
-        """loss(D) as each batch of a sample's anchors estimates it: their mean is the value, their spread its noise."""
+        """Estimates of loss(D), one from each batch of a sample's anchors: their spread is the noise of their mean."""
         batches = self.plan.batches
         if not batches:
             raise ValueError("Only a sample of anchors, as `sampled` draws it, has batches whose spread is the noise.")
@@ -145,7 +145,7 @@ class Objective:
             yield from (by_strip[at] for at in range(len(by_strip)))
 
     def _over_leaves(self, operation: Callable[..., Any], *arguments: Any) -> Iterator[Any]:
-        """Where there is no site, nobody else could do it."""
+        """Run an operation on all leaves; in this process where there is no site, as others could not open recipes."""
         executor = self.executor.local if self.site is None else self.executor
         return executor.over_leaves(self, operation, *arguments)
 
@@ -155,7 +155,7 @@ class Objective:
             self.site.release()
 
     def _travelling(self, anchors: Anchors) -> Anchors | None:
-        """None where everyone can make them: without statistics they are those of the loss."""
+        """What is sent to other processes: None for a loss without statistics, whose anchors each process can make."""
         return anchors if self.loss.n_statistics else None
 
     def anchors_from(self, anchors: Anchors | None) -> Anchors:
@@ -260,7 +260,7 @@ def form_on(
     """The loss's value on each strip, by its number, and a form of the weights, reduced as far as these leaves go."""
     tiles, made = weights.tiles(objective, leaves), opened(form, objective.site, ())
 
-    def strip_part(strip: list[Tile]) -> tuple[float, Part]:
+    def strip_part(strip: list[Tile]) -> tuple[float, StripSums]:
         values: list[float] = []
         part = made.strip(_noting(values, tiles, strip))
         return sum(values), part
@@ -268,7 +268,7 @@ def form_on(
     values: list[float] = []
     parts = objective.executor.map(strip_part, objective.plan.strips_of(leaves))
 
-    def noted(n_strips: int) -> Iterator[Part]:
+    def noted(n_strips: int) -> Iterator[StripSums]:
         for value, part in islice(parts, n_strips):
             values.append(value)
             yield part

@@ -106,7 +106,7 @@ def effective_threads(n_jobs: int | None) -> int:
 
 
 class _BlasLimit:
-    """BLAS has one thread while anybody is inside: who comes first sets the limit, who leaves last lifts it.
+    """Holds BLAS to one thread while at least one caller is inside: the first sets the limit, the last lifts it.
 
     The limit is the process's own, so nothing is left to do for those in between; asking BLAS takes 0.1 ms.
     """

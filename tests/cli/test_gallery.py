@@ -121,8 +121,8 @@ def test_remove_erases_and_says_so(gallery):
 
 def test_info_compact_and_check(gallery):
     run("gallery", "remove", gallery, 5)
-    told = as_json("gallery", "info", gallery)
-    assert (told["records"], told["labels"], told["erased_rows"]) == (39, 10, 1)
+    as_written = as_json("gallery", "info", gallery)
+    assert (as_written["records"], as_written["labels"], as_written["erased_rows"]) == (39, 10, 1)
     assert "39 of 10 labels" in run("gallery", "info", gallery).stdout
     assert as_json("gallery", "compact", gallery)["given_up"] == 1
     assert as_json("gallery", "check", gallery)["sound"]

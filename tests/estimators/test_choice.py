@@ -244,12 +244,11 @@ def test_what_is_chosen_on_one_fold_is_calibrated_on_the_classes_of_all(monkeypa
     assert parts == {"fold 1", "fold 2", "fold 3"}
 
 
-def test_judged_samples_are_of_whole_classes(monkeypatch):
-    monkeypatch.setattr("samekind.estimators.tuning.JUDGED", 20)
-    kept = judged_rows(np.arange(len(Y)), Y, 0)
+def test_judged_samples_are_of_whole_classes():
+    kept = judged_rows(np.arange(len(Y)), Y, 0, most=20)
     assert 0 < len(kept) <= 20
     assert not set(Y[kept]) & set(np.delete(Y, kept))
-    np.testing.assert_array_equal(judged_rows(np.arange(20), Y, 0), np.arange(20))
+    np.testing.assert_array_equal(judged_rows(np.arange(20), Y, 0, most=20), np.arange(20))
 
 
 def test_the_simplest_of_those_about_as_good_is_taken():

@@ -122,9 +122,9 @@ def test_table_and_json_name_every_figure(judged):
     rows = {row[0]: row[1:] for row in found.table().rows}
     assert {"Leave-one-out 3-NN error", "MAP@R", "Recall at 7", "CMC at 1", "Mean average precision at 7"} <= set(rows)
     assert rows["Leave-one-out 3-NN error"][1] is None
-    told = found.to_json()
-    assert told["n_distractors"] == 100
-    assert rows["Recall at 7"][1].startswith(f"{told['injected']['recall_at_7']['value']:.4f} (")
+    written = found.to_json()
+    assert written["n_distractors"] == 100
+    assert rows["Recall at 7"][1].startswith(f"{written['injected']['recall_at_7']['value']:.4f} (")
     (section,) = found.sections()
     assert "100 distractors" in section.text
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from samekind.compute.tiles import Tile, TilePlan
-from samekind.kernels.laplacian import BlockForm, GramForm, InnerForm, ProductForm, WeightTile
+from samekind.kernels.laplacian import BlockForm, GramForm, InnerForm, ProductForm, RowSums, Sums, WeightTile
 from tests import cases, oracle
 
 N = 11
@@ -92,3 +92,21 @@ def test_folding_a_tile_keeps_the_weights_of_both_ends():
     W = random_weights()
     tile = Tile(slice(0, 4), slice(4, 8))
     np.testing.assert_array_equal(folded(W, tile), (W + W.T)[:4, 4:8])
+
+
+def test_row_sums_that_begin_at_later_samples_keep_their_places():
+    """Strips of a share may come from the last rows on: the sums of earlier ones are put before what is there."""
+    rng = np.random.default_rng(0)
+    sums, expected = RowSums((N, 2)), np.zeros((N, 2))
+    for samples in (slice(8, 11), np.array([5, 7, 9]), slice(2, 6)):
+        array = rng.normal(size=(3 if not isinstance(samples, slice) else samples.stop - samples.start, 2))
+        parts = Sums()
+        parts.add(samples, array)
+        sums.subtract(parts)
+        expected[samples] -= array
+    later = RowSums((N, 2))
+    later.subtract(parts)
+    later.add(sums)
+    np.testing.assert_allclose(sums.whole(), expected, atol=1e-15)
+    expected[2:6] -= array
+    np.testing.assert_allclose(later.whole(), expected, atol=1e-15)

@@ -16,6 +16,7 @@ from samekind.kernels.nearest import (
     nearest_in_blocks,
     nearest_in_products,
     nearest_in_rows,
+    pairs_in_products,
     quantised,
     row_bytes,
 )
@@ -204,3 +205,47 @@ def test_rows_that_are_not_allowed_or_absent_are_not_found():
 def test_rows_end_where_numbers_are_aligned(width):
     assert row_bytes(width) % 16 == 0
     assert row_bytes(width) >= width + TAIL
+
+
+def close_pairs(vectors, offsets, limits, parents):
+    """All of one tile, in as many calls as its buffer needs."""
+    n = len(vectors)
+    products, norms = vectors @ vectors.T, np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64)
+    error = 1.01 * (vectors.shape[1] + 2) * 2.0**-24
+    room, distances = np.empty((n + 5, 2), np.int64), np.empty(n + 5)
+    pairs, row = [], 0
+    while row < n:
+        row, count = pairs_in_products(
+            products, 0, 0, row, vectors, offsets, norms, limits, error, parents, room, distances
+        )
+        pairs += [(int(i), int(j), d) for (i, j), d in zip(room[:count], distances[:count].copy(), strict=True)]
+    return pairs
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_products_find_exactly_the_pairs_within_both_limits(seed):
+    rng = np.random.default_rng(seed)
+    vectors, offsets = clustered(60, width=5, seed=seed), rng.uniform(0, 0.5, 60)
+    limits = rng.uniform(0.5, 3, 60)
+    expected = []
+    for i in range(60):
+        distances = distances_to(vectors, offsets, vectors[i].astype(np.float64)) + offsets[i]
+        expected += [(i, j, distances[j]) for j in range(i + 1, 60) if distances[j] <= min(limits[i], limits[j])]
+    found = close_pairs(vectors, offsets, limits, np.zeros(0, np.int64))
+    assert len(expected) > 60
+    assert [pair[:2] for pair in found] == [pair[:2] for pair in expected]
+    np.testing.assert_allclose([pair[2] for pair in found], [pair[2] for pair in expected], rtol=1e-14)
+
+
+def test_a_forest_of_pairs_connects_what_all_pairs_connect():
+    vectors, offsets, limits = clustered(60, width=5), np.zeros(60), np.full(60, 2.0)
+    trees, parents = close_pairs(vectors, offsets, limits, np.arange(60)), np.arange(60)
+    for i, j, _ in close_pairs(vectors, offsets, limits, np.zeros(0, np.int64)):
+        parents[parents == parents[j]] = parents[i]  # as a literal loop joins them
+    joined = np.arange(60)
+    for i, j, _ in trees:
+        assert joined[i] != joined[j]
+        joined[joined == joined[j]] = joined[i]
+    groups = {frozenset(np.flatnonzero(parents == name).tolist()) for name in parents}
+    assert groups == {frozenset(np.flatnonzero(joined == name).tolist()) for name in joined}
+    assert 1 < len(groups) < 60

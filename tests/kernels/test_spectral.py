@@ -190,3 +190,13 @@ def test_a_weighted_trace_is_reached_in_few_decompositions(seed, share, monkeypa
     projected = spectral.project_weighted_trace_ball(A, weights, bound)
     assert weights @ np.diag(projected) == pytest.approx(bound, rel=1e-9)
     assert len(calls) <= 25
+
+
+def test_the_estimated_gap_is_what_f_falls_to_the_best_metric_of_so_large_a_trace():
+    """`<G, A> - min(0, smallest eigenvalue) LARGER tr A`, by hand."""
+    A, G = np.diag([2.0, 1.0]), np.diag([0.5, -0.25])
+    assert spectral.estimated_gap(A, G) == pytest.approx(0.75 + 0.25 * spectral.LARGER * 3.0, rel=1e-15)
+    assert spectral.estimated_gap(A, -G) == pytest.approx(0.5 * spectral.LARGER * 3.0, rel=1e-15)
+    assert spectral.estimated_gap(A, np.diag([0.0, 0.0])) == 0
+    assert spectral.estimated_gap(np.zeros((2, 2)), G) == np.inf
+    assert spectral.estimated_gap(np.zeros((2, 2)), np.eye(2)) == 0

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import multivariate_normal
 
-from samekind.solvers import two_covariance
 from samekind.solvers.two_covariance import ClassStatistics, fit_two_covariance
 
 SETTINGS = {"shrinkage": 0.3, "max_iter": 15, "tol": 0.0}
@@ -119,13 +118,12 @@ def test_a_weight_of_two_is_the_sample_twice():
     )
 
 
-def test_order_and_blocks_do_not_matter(monkeypatch):
+def test_order_and_blocks_do_not_matter():
     Z, classes = samples((5, 3, 1, 6), 3)
     whole = fit_two_covariance(Z, classes, **SETTINGS)
     shuffled = np.random.default_rng(1).permutation(len(Z))
     assert_same_model(whole, fit_two_covariance(Z[shuffled], classes[shuffled], **SETTINGS))
-    monkeypatch.setattr(two_covariance, "ROWS_AT_ONCE", 2)
-    assert_same_model(whole, fit_two_covariance(Z, classes, **SETTINGS))
+    assert_same_model(whole, fit_two_covariance(Z, classes, **SETTINGS, rows_at_once=2))
 
 
 def test_rotations_and_units_do_not_matter():

@@ -53,9 +53,10 @@ def evaluate_retrieval(
 ) -> None:
     """Judge a model by what it finds: do pictures find the others of their label, among each other and among many more?
 
-    Every picture of the store is looked for by the others of its label. Distractors are compared with every query, and
-    are never queries and never relevant, whatever their labels. A store may have been made with more regions than the
-    model reads, not with others. How pictures are compared is the model's own; intervals (95 %) are over labels.
+    Every picture of the store is a query; the others of its label are relevant. Distractors are compared with every
+    query, and are never queries and never relevant, whatever their labels. A store may have been made with more regions
+    than the model reads, not with others. How pictures are compared is the model's own; intervals (95 %) are over
+    labels.
 
     Example: samekind evaluate retrieval faces.safetensors others.store
 

@@ -13,7 +13,7 @@ from samekind.cli.options import LearnerOptions, MemoryOption, RunOptions
 from samekind.cli.output import duration, say_facts, say_json, say_list, say_table
 
 if TYPE_CHECKING:
-    from samekind.lfw.retrieval.experiment import Findings, Part, RetrievalExperiment
+    from samekind.lfw.retrieval.experiment import Findings, PartName, RetrievalExperiment
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def retrieval(
 ) -> None:
     """Repeat the paper's retrieval experiment on Labeled Faces in the Wild, as far as public pictures allow.
 
-    Learns from View 1's training people; its test people with several images are looked for, among each other and
+    Learns from View 1's training people; its test people with several images are queries, among each other and
     among everybody else. Prints the paper's Tables 3 and 4 and the figures behind its Figures 3 and 4, and leaves
     fits, figures, a model of 150 numbers and report.html in the --work folder.
 
@@ -171,7 +171,7 @@ def _say_result(findings: "Findings", result: dict[str, Any]) -> None:
     say_list("Warnings", result["warnings"])
 
 
-def _parts(text: str) -> "Sequence[Part]":
+def _parts(text: str) -> "Sequence[PartName]":
     from samekind.lfw.retrieval.experiment import PARTS
 
     asked = [part.strip() for part in text.split(",")]

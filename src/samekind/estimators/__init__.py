@@ -11,8 +11,9 @@
       schedule      the stages to come, with guesses of their seconds
     block, joint, similarity   the estimators of a single step
     steps         the steps as functions of data and settings: `run_selection`, `run_joint`, `run_similarity` call the
-                  solvers
-    data          what the steps read: feature groups of labelled samples, of an array or a store
+                  solvers; coordinates: the directions and the scale in which step 2 learns
+    data          what the steps read: feature groups of labelled samples, of an array or a store; on_store: whitening
+                  and target neighbours of a store, by a cluster's workers
     base          what the estimators share; validation: parameters checked
     progress      who listens to a fit, displays; time_left: how long it goes on; resume: checkpoints
 

@@ -32,7 +32,7 @@ DIRECTIONS_SHRINKAGE = 0.3  # of the two-covariance model whose directions are a
 
 @dataclass(frozen=True)
 class CandidateGrid:
-    """Candidates in the order in which they are tried: the simplest first, then the most promising."""
+    """The candidates, in the order in which they are tried: the simplest first, then the most promising."""
 
     normalise_groups: tuple[GroupsBy, ...]
     weigh: tuple[float, ...]
@@ -46,7 +46,7 @@ class CandidateGrid:
 
     @classmethod
     def from_estimator(cls, estimator: EnsembleMetric, data: TrainingData) -> CandidateGrid:
-        """A given setting is the only candidate; for pictures, where regions may be occluded, the order differs."""
+        """The candidates for what is "auto"; a given setting is the only one. For pictures the order differs."""
         joint = estimator._joint
         pictures, groups, weigh = is_store(data.X), estimator.normalise_groups, estimator.weigh
         by_roots = pictures or _plain_by_rule(estimator, data)
@@ -113,9 +113,9 @@ class CandidateGrid:
         return replace(distance, shrinkage=DIRECTIONS_SHRINKAGE if given == "auto" else given)
 
     def summed(self, distance: Candidate, similarity: Candidate) -> Candidate | None:
-        """Both together, where they may count together; the model then reads what the metric reads.
+        """The sum of a metric and the two-covariance model on the same features; None where sums are not allowed.
 
-        Each has half of the length that is given for codes.
+        Each gets half of the length that is given for codes.
         """
         if "sum" not in self.comparisons:
             return None
@@ -132,7 +132,7 @@ class CandidateGrid:
         return step
 
     def by_rule(self) -> Candidate:
-        """Where nothing can be left out."""
+        """The candidate where there are too few classes to leave some out."""
         ridge = None if self.joint.ridge == "auto" else self.joint.ridge
         by_ridge: Target = "none" if ridge is None else "identity"
         target: Target = by_ridge if self.joint.target == "auto" else self.joint.target
@@ -151,13 +151,13 @@ class CandidateGrid:
         )
 
     def shortened(self, candidate: Candidate) -> Candidate | None:
-        """The same with short codes, where their length is to be chosen and they are not short."""
+        """The same candidate with short codes; None unless the length is to be chosen and is not short yet."""
         if self.n_components != "auto" or candidate.n_components is not None or candidate.compare_by != "distance":
             return None
         return replace(candidate, n_components=SHORT_CODE)
 
     def planned(self) -> list[Candidate]:
-        """As many as will be tried at the most."""
+        """All candidates that may be tried."""
         alone, similar = self.step1_alone(), self.with_similarity()
         later = [self.with_directions(alone[0]), self.shortened(alone[0])]
         later += [self.summed(alone[0], similar[0])] if similar else []
@@ -176,15 +176,15 @@ class CandidateGrid:
         return learned_on < n_samples - 1
 
     def principal_directions(self, target: Target) -> int | None:
-        """How many step 2 learns on; None: all."""
+        """How many principal directions step 2 learns on; None for all."""
         return PRINCIPAL[target] if self.principal == "auto" else self.principal
 
     def _halved(self, n_components: int | None) -> int | None:
-        """The metric's part of a length that is given for codes."""
+        """The metric's half of the length that is given for codes."""
         return n_components if not isinstance(self.n_components, int) else -(-self.n_components // 2)
 
     def _n_components(self, target: Target = "none") -> int | None:
-        """How long codes may be."""
+        """The largest length of codes; None where nothing bounds it."""
         asked = self.n_components
         if asked == "auto" or (asked is None and target == "zero" and self.joint.target == "auto"):
             return SHORT_CODE if target == "zero" else None
@@ -198,7 +198,10 @@ def _comparisons(estimator: EnsembleMetric) -> tuple[CompareBy, ...]:
 
 
 def _plain_by_rule(estimator: EnsembleMetric, data: TrainingData) -> bool:
-    """A few classes do not show which features never matter; but who asks for few groups gets these alone."""
+    """Whether plain distance counts by rule: few classes cannot show which features never matter.
+
+    Not where some groups or settings were asked for: these then count alone.
+    """
     open_settings = estimator.normalise_groups == "auto" and estimator.weigh == "auto"
     all_groups = estimator._selection.max_groups is None and estimator._given_basis() is None
     return open_settings and all_groups and not is_store(data.X) and n_paired_classes(data.y) < FEWEST_TO_CHOOSE

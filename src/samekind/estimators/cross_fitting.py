@@ -44,7 +44,7 @@ class CrossFitting:
     def __init__(self, steps: TwoSteps, splits: Sequence[Split], more: Sequence[Split] = ()):
         self.steps = steps
         self.splits = splits
-        self.more = more  # to calibrate on alone
+        self.more = more  # folds used for the calibration only
         self.candidates = steps.candidates
         self.folds: list[Fold] = []
         self.trials: list[Trial] = []
@@ -84,7 +84,7 @@ class CrossFitting:
         return next((trial, made) for trial, made in best if trial is chosen)
 
     def _best_metric(self) -> tuple[Trial, LeftOut]:
-        """Of those that are compared by a distance alone."""
+        """The best candidate among those that compare codes by a distance alone."""
         tried: dict[Candidate, LeftOut] = {}
         alone: list[Trial] = []
         for candidate in self.candidates.step1_alone():
@@ -134,7 +134,7 @@ class CrossFitting:
 
     @property
     def fallback(self) -> Basis | None:
-        """What step 1 chose on a fold."""
+        """The basis of step 1 on the first fold, for a fit that is stopped early."""
         return next((fold.basis for fold in self.folds), None)
 
     def codes_to_calibrate_on(

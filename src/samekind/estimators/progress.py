@@ -208,7 +208,7 @@ def _time_column() -> "ProgressColumn":
 
 
 class ProgressLines(Display):
-    """A line when a stage begins, and now and then one, for a log."""
+    """Progress for a log: a line when a stage begins, and one from time to time."""
 
     def __init__(
         self,

@@ -33,7 +33,7 @@ class ResumableState(Protocol):
     def facts(self) -> dict[str, Any]: ...
 
 
-class Record:
+class StepRecord:
     """One step of a fit as its checkpoint has it: the solver's state, and the history so far."""
 
     def __init__(self, snapshots: Snapshots, name: str, listeners: Listeners, family: Hashable | None, part: str = ""):

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
@@ -22,11 +21,11 @@ from samekind.checkpoint import NoCheckpoint, Snapshot, Snapshots
 from samekind.compute.cluster import current_executor
 from samekind.compute.executor import Executor
 from samekind.compute.memory import MemoryBudget, parse_bytes
-from samekind.compute.sources import FactoredDistances
+from samekind.estimators.coordinates import around_identity, fitted_scale, shortened, spanned_directions
 from samekind.estimators.data import TrainingData
 from samekind.estimators.on_store import StorePanels, with_neighbors_by
 from samekind.estimators.progress import Listeners
-from samekind.estimators.resume import Record
+from samekind.estimators.resume import StepRecord
 from samekind.estimators.time_left import Stage
 from samekind.estimators.validation import (
     anchors_from,
@@ -41,7 +40,7 @@ from samekind.estimators.validation import (
 from samekind.events import Event
 from samekind.kernels.principal import leading_directions, projected, weighted_mean
 from samekind.kernels.similarity import similarity_directions
-from samekind.kernels.spectral import Matrix, with_fixed_signs
+from samekind.kernels.spectral import Matrix
 from samekind.kernels.types import Array, IntArray
 from samekind.losses import Loss
 from samekind.model.basis import Basis
@@ -53,12 +52,9 @@ from samekind.solvers.selection import SelectionOptions, SelectionResult, Select
 from samekind.solvers.two_covariance import TwoCovarianceModel, fit_two_covariance
 from samekind.store import centred
 
-COPY_SHARE = 1 / 16  # of the memory budget: whitened groups that take less, beside it, are kept
-FEW_SAMPLES = 1_000  # whose pairs are done sooner by one thread than handed to several
-SCALE_ROWS = 2048  # whose pairs fit the scale of a metric
-SCALINGS = 40  # halvings and doublings tried at the most
+COPY_SHARE = 1 / 16  # of the memory budget: whitened groups that take less are kept in memory, beside the budget
+FEW_SAMPLES = 1_000  # up to here one thread does the pairs sooner than several
 NO_VARIANCE = 1e-10  # share of the largest variance of class centres: rounding
-SEPARATED = 1e-4  # share of the loss at distances of 0, below which distances are not enlarged further
 
 
 @dataclass(frozen=True)
@@ -96,8 +92,10 @@ class Resources:
         """For a part of the fit."""
         return replace(self, part=part)
 
-    def record(self, name: str, family: Hashable | None = None) -> Record:
-        return Record(self.snapshots, f"{self.part}-{name}" if self.part else name, self.listeners, family, self.part)
+    def record(self, name: str, family: Hashable | None = None) -> StepRecord:
+        return StepRecord(
+            self.snapshots, f"{self.part}-{name}" if self.part else name, self.listeners, family, self.part
+        )
 
 
 @dataclass(frozen=True)
@@ -282,7 +280,7 @@ def run_joint(
         """Over the columns of Z."""
         if not identity:
             return scale * (L if directions is None else directions @ L).T
-        made = shortened(scale * _around_identity(L, directions, Z.shape[1]), Z, weights, n_components)
+        made = shortened(scale * around_identity(L, directions, Z.shape[1]), Z, weights, n_components)
         assert made is not None
         return made
 
@@ -328,71 +326,6 @@ def run_similarity(
     shift = components @ mean + over.T @ model.mean
     dtype = Z.dtype
     return Similarity(components.astype(dtype), shift.astype(dtype), (1 / (1 + b[kept])).astype(dtype)), model
-
-
-def spanned_directions(Z: Array) -> Array | None:
-    """Those that centred samples Z (N, D) span, where they do not span all; None where they may.
-
-    N samples span at most N - 1 directions, and determine no metric outside of their span.
-    """
-    return leading_directions(Z, len(Z) - 1) if Z.shape[1] > len(Z) - 1 else None
-
-
-def fitted_scale(objective: Objective, Z: Array, seed: int) -> float:
-    """s that minimises the loss at the distances s^2 ||z_i - z_j||^2, which is convex in s^2; on a sample of rows.
-
-    Where classes are separated without error, the loss falls without end as s grows: s ends where the loss is small.
-    """
-    if objective.n_candidates > 2 * SCALE_ROWS:
-        objective = objective.sampled(SCALE_ROWS, np.random.RandomState([seed]))
-    wide = Z.astype(np.float64)
-    step, best = 2.0, 1 / max(float(np.sqrt(2 * np.mean((wide**2).sum(axis=1)))), np.finfo(float).tiny)
-
-    def value(s: float) -> float:
-        return objective.value(FactoredDistances.euclidean((wide * s).astype(Z.dtype)))
-
-    reached = value(best)
-    while step > 1.02:
-        for times in (step, 1 / step):
-            for _ in range(SCALINGS):
-                if reached < SEPARATED:
-                    return best
-                trial = value(best * times)
-                if not trial < reached:
-                    break
-                best, reached = best * times, trial
-        step **= 0.5
-    return best
-
-
-def _around_identity(L: Matrix, directions: Array | None, D: int) -> Matrix:
-    """The symmetric root of A = I + P (L L^T - I) P^T, (D, D)."""
-    values, vectors = np.linalg.eigh(L @ L.T)
-    turned = vectors if directions is None else directions.astype(np.float64) @ vectors
-    root: Matrix = np.eye(D) + (turned * (np.sqrt(np.maximum(values, 0)) - 1)) @ turned.T
-    return root
-
-
-def shortened(components: Matrix | None, Z: Array, weights: NDArray[np.float64], n: int | None) -> Matrix | None:
-    """Components (r, D) over centred Z (N, D) cut to the n directions in which codes vary most; None stands for I.
-
-    The variances are those of Z with its covariance shrunk towards a multiple of the identity (Ledoit and Wolf, 2004),
-    taken before the columns were multiplied by `weights`: few samples estimate variances poorly.
-    """
-    D = Z.shape[1]
-    if n is None or n >= (D if components is None else len(components)):
-        return components
-    from sklearn.covariance import ledoit_wolf_shrinkage
-
-    U = Z.astype(np.float64) / weights
-    share = float(ledoit_wolf_shrinkage(U, assume_centered=True))
-    over = np.diag(weights) if components is None else components * weights  # (r, D)
-    codes = U @ over.T
-    T = (1 - share) * (codes.T @ codes) / len(U) + share * float((U**2).mean()) * (over @ over.T)
-    size = len(T)
-    _, leading = scipy.linalg.eigh(T, subset_by_index=[size - n, size - 1], check_finite=False)
-    kept = with_fixed_signs(leading[:, ::-1]).T
-    return kept if components is None else kept @ components
 
 
 def warn_of_zero() -> None:

@@ -28,7 +28,7 @@ GroupsBy = Literal["none", "scale", "root", "unit"]
 CompareBy = Literal["distance", "similarity", "sum"]
 
 FEWEST_CLASSES = 4  # of two samples or more: below, none can be left out
-FEWEST_TO_CHOOSE = 6  # with fewer, what is best on those left out is chance; from so many on there are three folds
+FEWEST_TO_CHOOSE = 6  # with fewer classes the best candidate is one by chance; from here on there are three folds
 MANY_SAMPLES = 2_000  # from so many on, one fold is enough to choose on, and candidates on several cost too much
 LEFT_OUT = 0.2  # share of the classes in a single fold
 CALIBRATED_ON = 3  # folds of that share that calibrate distances: the classes of one are too few for probabilities
@@ -41,7 +41,7 @@ SHRINKAGES = (0.6, 0.3, 0.1)  # of the two-covariance model, largest first
 
 @dataclass(frozen=True)
 class Candidate:
-    """One way to go on from step 1."""
+    """One setting of what follows step 1."""
 
     normalise_groups: GroupsBy
     weigh: float
@@ -86,7 +86,7 @@ class Trial:
 
     @property
     def score(self) -> float:
-        """What is chosen by: both count alike."""
+        """The criterion of the choice: the mean of AUC and mAP."""
         return (self.auc + self.mean_average_precision) / 2
 
     def record(self) -> dict[str, Any]:
@@ -103,7 +103,7 @@ class Trial:
 
 @dataclass
 class LeftOut:
-    """Codes, before they are normalised, of the classes left out in each fold, under one candidate; and figures."""
+    """Codes of the classes left out in each fold under one candidate, not yet normalised, and figures of them."""
 
     candidate: Candidate
     normalisations: Sequence[Normalise]
@@ -191,11 +191,11 @@ def n_paired_classes(y: NDArray[Any]) -> int:
     return int((np.unique(y, return_counts=True)[1] > 1).sum())
 
 
-def judged_rows(held: IntArray, y: NDArray[Any], seed: int) -> IntArray:
-    """Of the samples left out, those that are judged: of whole classes, as many as are allowed."""
-    if len(held) <= JUDGED:
+def judged_rows(held: IntArray, y: NDArray[Any], seed: int, most: int = JUDGED) -> IntArray:
+    """Of the samples left out, those that are judged: of whole classes, at most so many."""
+    if len(held) <= most:
         return held
     classes = np.random.RandomState(seed).permutation(np.unique(y[held]))
     counts = np.array([int((y[held] == each).sum()) for each in classes])
-    kept = classes[: int(np.searchsorted(np.cumsum(counts), JUDGED))]
+    kept = classes[: int(np.searchsorted(np.cumsum(counts), most))]
     return held[np.isin(y[held], kept)]

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from samekind.estimators.candidates import CandidateGrid
+from samekind.estimators.coordinates import shortened
 from samekind.estimators.data import TrainingData
 from samekind.estimators.steps import (
     JointSolution,
@@ -20,7 +21,6 @@ from samekind.estimators.steps import (
     run_joint,
     run_selection,
     run_similarity,
-    shortened,
     warn_of_zero,
 )
 from samekind.estimators.time_left import Stage
@@ -267,5 +267,5 @@ def _mean_square(Z: Array) -> float:
 
 
 def _whole(basis: Basis, candidate: Candidate) -> bool:
-    """Whether step 1's own codes are short enough."""
+    """Whether step 1's own codes are short enough for the candidate."""
     return candidate.n_components is None or candidate.n_components >= basis.n_codes

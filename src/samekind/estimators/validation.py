@@ -44,7 +44,7 @@ def check_callback(callback: Any) -> None:
 
 
 def loss_from(loss: Any, threshold: Any, pair_balance: Any, beta: Any) -> Loss:
-    """Parameters of the other loss are checked as well: a mistake in them is still a mistake."""
+    """The loss from an estimator's parameters; those of the other loss are checked as well."""
     check_choice("loss", loss, ["pairwise", "triplet"])
     check_choice("pair_balance", pair_balance, get_args(Balance))
     check_number("beta", beta, above=0), check_number("threshold", threshold, above=0)

@@ -1,5 +1,17 @@
 """How good are codes: verification of pairs, by folds or at once, retrieval, plots of both, and a report on one page.
 
+    verification  one threshold on the distances of pairs: accuracy, ROC       verify, verify_codes, roc_curve
+      folds         by folds of pairs, each at a threshold from the others     verify_folds, compare_folds
+    retrieval     all distances of a query, sorted: mAP, k-NN error            retrieve, knn_error
+    ranks         the same and more by counting, for large galleries           count_ranks -> Ranks -> RankFigures
+      query_figures, retrieving   figures of each query; all of them with intervals
+    calibrating   a `model.Calibration` from codes of classes left out         calibrate
+    evaluating    verification, retrieval and calibration at once              evaluate_codes -> Evaluation
+    model_selection  folds over classes, and scorers, for scikit-learn         ClassKFold
+    pairs, class_pairs, class_bootstrap   pairs from labels, with their classes, and intervals by drawing classes anew
+    displays, report   plots of computed values, and a page of them
+
+Arrays come in, figures go out: `estimators`, `lfw` and `cli` call this with the codes of a model.
 matplotlib and jinja2 are imported when plots and reports are first asked for. LFW's protocol is in `samekind.lfw`.
 """
 

@@ -56,7 +56,7 @@ class Search:
         return np.array([compared(np.tile(code, (len(gallery), 1)), gallery, distance) for code in self.codes[queries]])
 
     def relevant(self, queries: slice) -> NDArray[np.bool_]:
-        """What each of these queries should find: everything of its class that is not left out."""
+        """The entries relevant to each query: those of its class that are not left out."""
         mask: NDArray[np.bool_] = self.classes[queries, None] == self.gallery_classes
         mask[self._left_out(queries)] = False
         return mask
@@ -172,7 +172,7 @@ def listed_ids(ids: Ids | Iterable[Hashable], name: str, length: int) -> list[Ha
 
 
 def _counts(values: IntArray, among: IntArray) -> IntArray:
-    """How often each value is among the others."""
+    """How often each value occurs among the others."""
     ordered = np.sort(among)
     return ordered.searchsorted(values, "right") - ordered.searchsorted(values, "left")
 

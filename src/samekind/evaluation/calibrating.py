@@ -24,7 +24,7 @@ from samekind.model.calibration import Calibration, OperatingPoint, smallest_sup
 
 FALSE_MATCH_RATES = (1e-1, 1e-2, 1e-3, 1e-4)
 MAX_KNOTS = 20
-_LEAST_PAIRS = 10  # of either kind for each bin
+_LEAST_PAIRS = 10  # of either kind, in each bin
 _ROUNDING = 1e-9  # probabilities closer than this are equal
 _TAIL_POINTS = 41
 _UPPER_RATES = (0.6, 0.7, 0.8, 0.9, 1.0)

@@ -26,9 +26,9 @@ FloatArray = NDArray[np.float64]
 ClassArray = NDArray[np.int32]
 
 MAX_PAIRS = 5_000_000  # of either kind
-MOST_SAMPLES = 10  # a class counts for no more than one of so many samples
+MOST_SAMPLES = 10  # a larger class counts for no more than one of this size
 _CELLS = 2_000_000  # of a tile of distances: 16 MB, twice that at worst
-_ROWS = 8192  # pairs compared at a time where they fill no tile
+_ROWS = 8192  # pairs compared at a time where they do not fill a tile
 
 
 @dataclass(frozen=True, eq=False)

@@ -117,7 +117,7 @@ class _WeightedCurve:
 
 
 def _both_sides(ordered: FloatArray, values: FloatArray) -> NDArray[np.int64]:
-    """How many are below each value, and how many up to it, in turn."""
+    """For each value the number of entries below it, then the number up to it."""
     return np.stack([ordered.searchsorted(values, side) for side in ("left", "right")], axis=1).ravel()
 
 
@@ -169,7 +169,7 @@ def _mean(values: FloatArray, classes: NDArray[np.int64], weights: FloatArray) -
 
 
 def _tenths(pairs: BothKinds, calibration: "Calibration") -> tuple[Tenth, ...]:
-    """Pairs weigh as they did when the calibration was fitted."""
+    """Tenths of predicted probability, pairs weighted as when the calibration was fitted."""
     distances = np.concatenate([pairs.same.distances, pairs.other.distances])
     same = np.repeat([True, False], [len(pairs.same), len(pairs.other)])
     weights = np.concatenate([pairs.same_weights(), np.ones(len(pairs.other))])

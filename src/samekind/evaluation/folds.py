@@ -153,7 +153,7 @@ def verify_folds(
 
 
 def compare_folds(results: Mapping[str, FoldsResult]) -> Table:
-    """A row for each result: mean accuracy, its spread, and what the mean curve says."""
+    """A row for each result: mean accuracy, its standard error, and rates of the mean curve."""
     columns = ["", "threshold from", "accuracy (%)", "standard deviation", "standard error", "AUC", "EER (%)"]
     rows = [
         [

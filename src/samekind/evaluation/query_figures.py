@@ -18,7 +18,7 @@ FloatArray = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class QueryFigures:
-    """One value per sample (n,); NaN where a query has nothing to find, and for `wrong` never."""
+    """One value per sample (n,); NaN, except for `wrong`, where a query has no relevant sample."""
 
     average_precision: FloatArray
     wrong: FloatArray

@@ -1,4 +1,4 @@
-"""Retrieval by counting: where do a query's relevant samples stand among all that it is compared with?
+"""Retrieval by counting: the ranks of a query's relevant samples among all that it is compared with.
 
 For each query the distances to its relevant samples are computed; all others are passed in tiles, and only counted:
 below each relevant distance, and equal to it (`samekind.kernels.ranks`). Every figure of a ranking follows from these
@@ -70,7 +70,7 @@ class Ranks:
         raise ValueError(f'ties must be "threshold", "best" or "worst"; got {ties!r}.')
 
     def figures(self, *, at: Sequence[int] = (1, 5, 10), ties: Ties = "threshold") -> "RankFigures":
-        """Figures of each query; `at` are the numbers of nearest samples that some of them look at."""
+        """Figures of each query; `at` are the cut-offs k of the figures at k."""
         ranks, found = self.positions(ties)
         precision, total = found / ranks, self.n_relevant
         size = np.repeat(total, total)
@@ -104,7 +104,7 @@ class Ranks:
 
 @dataclass(frozen=True, eq=False)
 class RankFigures:
-    """One value per query (n,), NaN where it has nothing to find.
+    """One value per query (n,), NaN where it has no relevant sample.
 
     With R relevant samples, P(i) the precision up to the i-th of them and r(i) its rank:
 
@@ -138,7 +138,7 @@ class RankFigures:
         return named
 
     def means(self) -> dict[str, float]:
-        """Over the queries that have something to find."""
+        """Means over the queries that have a relevant sample."""
         return {name: float(np.nanmean(values)) for name, values in self.columns().items()}
 
     def intervals(self, *, n_draws: int = N_DRAWS, random_state: int = 0) -> dict[str, Interval]:
@@ -149,7 +149,7 @@ class RankFigures:
 
 
 def weighted_means(values: FloatArray, classes: IntArray, weights: FloatArray) -> FloatArray:
-    """Once per draw (b, n_classes)."""
+    """Mean over the defined values, once per draw of class weights (b, n_classes)."""
     defined = np.isfinite(values)
     n_classes = weights.shape[1]
     sums = weights @ np.bincount(classes[defined], values[defined], minlength=n_classes)
@@ -173,7 +173,7 @@ def count_ranks(
     Parameters
     ----------
     codes, labels : (n, r) and (n,) arrays
-        The set in which samples are looked for by each other.
+        The set in which every query searches.
     distractors : (m, r) array or None
         More samples to be compared with; never queries, never relevant.
     distance : function or None
@@ -220,7 +220,7 @@ def _ids(ids: Ids | None, distractor_ids: Ids | None, n: int, n_distractors: int
 
 @dataclass(frozen=True, eq=False)
 class _Entries:
-    """A set that is searched: vectors in the precision given, a number, a class and an id of each."""
+    """A set that is searched: vectors in the given precision, and an offset, a class and an id of each."""
 
     vectors: NDArray[Any]
     offsets: FloatArray
@@ -288,7 +288,7 @@ class _Queries:
 
     def _count_tile(self, queries: slice, entries: _Entries, rows: slice, counts: NDArray[np.int64]) -> None:
         from samekind.kernels.nearest import batch_norms
-        from samekind.kernels.ranks import count_in_products
+        from samekind.kernels.ranks import Counts, Entries, Queries, count_in_products
 
         vectors, offsets = entries.vectors[rows], entries.offsets[rows]
         own = self.vectors[queries]
@@ -303,18 +303,10 @@ class _Queries:
             products,
             least,
             spread,
-            vectors,
-            offsets,
-            entries.classes[rows],
-            entries.ids[rows],
-            own,
-            self.classes[queries],
-            self.ids[queries],
             error,
-            self.cuts,
-            starts,
-            counts[0],
-            counts[1],
+            Entries(vectors, offsets, entries.classes[rows], entries.ids[rows]),
+            Queries(own, self.classes[queries], self.ids[queries]),
+            Counts(self.cuts, starts, counts[0], counts[1]),
         )
 
     def ranks(self, sets: Sequence[_Entries]) -> Ranks:

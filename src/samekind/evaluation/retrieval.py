@@ -26,7 +26,7 @@ VoteTies: TypeAlias = Literal["first", "best", "worst"]
 
 @dataclass(frozen=True)
 class RetrievalResult:
-    """Mean average precision over the `n_queries` with something to find; k-NN error over all `n_samples`."""
+    """Mean average precision over the `n_queries` with a relevant sample; k-NN error over all `n_samples`."""
 
     mean_average_precision: float
     knn_error: float
@@ -52,7 +52,7 @@ def retrieve(
     An entry of the gallery with the id of a query (`ids`, `gallery_ids`: any hashable values) is left out of that
     query's search. A gallery without ids that is the same object as `codes` means leave one out, too.
 
-    A query with nothing of its class to find is left out of the mean average precision, not of the error.
+    A query without a relevant sample is left out of the mean average precision, not of the error.
     """
     search = prepare_search(codes, labels, gallery, gallery_labels, ids, gallery_ids, distance)
     search.check_neighbors(n_neighbors)
@@ -135,7 +135,7 @@ def _majority(votes: IntArray) -> IntArray:
 
 
 def _average_precisions(search: Search, queries: slice, distances: NDArray[Any]) -> NDArray[np.float64]:
-    """One average precision per query that has something to find. Sorts the rows of `distances` in place."""
+    """The average precision of each query with a relevant sample. Sorts the rows of `distances` in place."""
     relevant = [np.sort(row[mask]) for row, mask in zip(distances, search.relevant(queries), strict=True)]
     distances.sort(axis=1)
     # A search per row for its relevant values takes a half to a fifth of the time of one argsort of the tile.

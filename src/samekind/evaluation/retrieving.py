@@ -129,7 +129,7 @@ def evaluate_retrieval(
     memory_budget: int = DEFAULT_MEMORY_BUDGET,
     n_jobs: int | None = None,
 ) -> RetrievalEvaluation:
-    """Figures of codes in which samples are looked for by each other, alone and among distractors.
+    """Figures of codes where every sample queries the others, alone and among distractors.
 
     Parameters
     ----------

@@ -10,12 +10,14 @@ and `spectral` takes the small matrices that come out back to where a metric may
     called by                     kernels
     compute, relation, losses     distances, exponentials, runs, reductions
     objective                     laplacian, reductions
-    solvers                       laplacian, spectral, sketch (subspace iteration: Halko, Martinsson and Tropp, 2011)
+    solvers                       laplacian, spectral, sketch (subspace iteration: Halko, Martinsson and Tropp, 2011),
+                                  scatters (within classes and between), statistics, similarity
     store, images                 halves (float16 to float32), logarithm (of covariance matrices), spectral
-    model, estimators             lengths (codes by their length), flips (flip-free distances, section 4.1)
-    evaluation                    distances, reductions
-    gallery                       nearest (exact search by 8-bit copies)
+    model, estimators             lengths (codes by their length), flips (flip-free distances, section 4.1),
+                                  principal (directions), similarity (the two-covariance model's codes)
+    evaluation                    distances, reductions, ranks (retrieval by counting), nearest, similarity
+    gallery                       nearest (exact search by 8-bit copies), signatures (bits of random hyperplanes)
 
-`fused`, `blocks`, `halves`, `logarithm` and `nearest` are compiled by numba, as `compiled` says; the NumPy of
-`exponentials` is the oracle of `fused`, and takes small tiles.
+`fused`, `blocks`, `halves`, `logarithm`, `nearest`, `ranks` and `signatures` are compiled by numba, as `compiled` says;
+the NumPy of `exponentials` is the oracle of `fused`, and takes small tiles.
 """

@@ -33,16 +33,16 @@ class WeightTile(NamedTuple):
 
 Result_co = TypeVar("Result_co", covariant=True)
 Degrees: TypeAlias = Array
-Part: TypeAlias = tuple[Any, Degrees]  # a strip's share of the form without S, and its share of S
+StripSums: TypeAlias = tuple[Any, Degrees]  # of one strip: its part of the form without S, and its part of S
 OverBlocks: TypeAlias = Callable[[Callable[[slice], Any]], Iterator[Any]]  # maps over blocks of rows, in order
 
 
 class Form(Protocol[Result_co]):
-    """What is made of the weights."""
+    """A sum over the weights of all pairs, made strip by strip."""
 
-    def strip(self, tiles: Iterator[WeightTile]) -> Part: ...
+    def strip(self, tiles: Iterator[WeightTile]) -> StripSums: ...
 
-    def gathered(self, parts: Iterable[Part]) -> Any:
+    def gathered(self, parts: Iterable[StripSums]) -> Any:
         """The parts of some strips, at least one, added up in order."""
         ...
 
@@ -54,17 +54,17 @@ class Form(Protocol[Result_co]):
         """The form, from the parts of all strips."""
         ...
 
-    def total(self, parts: Iterable[Part], over_blocks: OverBlocks) -> Result_co:
+    def total(self, parts: Iterable[StripSums], over_blocks: OverBlocks) -> Result_co:
         return self.finished(self.gathered(parts), over_blocks)
 
 
 class _Inner:
-    """What forms of fixed size, made of inner products, have in common: sums of arrays."""
+    """Base of the forms that are inner products of a fixed size: their parts are arrays that are added up."""
 
-    def gathered(self, parts: Iterable[Part]) -> Part:
+    def gathered(self, parts: Iterable[StripSums]) -> StripSums:
         return _summed(parts)
 
-    def merged(self, first: Part, second: Part) -> Part:
+    def merged(self, first: StripSums, second: StripSums) -> StripSums:
         for mine, other in zip(first, second, strict=True):
             mine += other
         return first
@@ -76,11 +76,11 @@ class GramForm(_Inner, Form[Matrix]):
     def __init__(self, Z: Array):
         self.Z = Z
 
-    def strip(self, tiles: Iterator[WeightTile]) -> Part:
+    def strip(self, tiles: Iterator[WeightTile]) -> StripSums:
         degrees = np.zeros(len(self.Z))
         return _sum(self.Z[rows].T @ HZ for rows, HZ in _products(self.Z, tiles, degrees)), degrees
 
-    def finished(self, gathered: Part, over_blocks: OverBlocks) -> Matrix:
+    def finished(self, gathered: StripSums, over_blocks: OverBlocks) -> Matrix:
         inner, degrees = gathered
         ZSZ = _sum(over_blocks(lambda rows: _scaled(self.Z, degrees, rows).T @ self.Z[rows]))
         gram: Matrix = symmetrised(ZSZ) - inner - inner.T
@@ -94,11 +94,11 @@ class BlockForm(_Inner, Form[list[Matrix]]):
         self.Z = Z
         self.runs = [(len(run), size, slice(run[0].start, run[-1].stop)) for size, run in _equal_widths(blocks)]
 
-    def strip(self, tiles: Iterator[WeightTile]) -> Part:
+    def strip(self, tiles: Iterator[WeightTile]) -> StripSums:
         degrees = np.zeros(len(self.Z))
         return _sum(self._inner(self.Z[rows], HZ) for rows, HZ in _products(self.Z, tiles, degrees)), degrees
 
-    def finished(self, gathered: Part, over_blocks: OverBlocks) -> list[Matrix]:
+    def finished(self, gathered: StripSums, over_blocks: OverBlocks) -> list[Matrix]:
         inner, degrees = gathered
         ZSZ = _sum(over_blocks(lambda rows: self._inner(self.Z[rows], _scaled(self.Z, degrees, rows))))
         packed, made, filled = ZSZ - 2 * inner, [], 0
@@ -136,7 +136,7 @@ class ProductForm(Form[Matrix]):
     def __init__(self, Y: Array):
         self.Y = Y
 
-    def strip(self, tiles: Iterator[WeightTile]) -> Part:
+    def strip(self, tiles: Iterator[WeightTile]) -> StripSums:
         products = Sums()
         degrees = np.zeros(len(self.Y))
         for tile in tiles:
@@ -145,20 +145,20 @@ class ProductForm(Form[Matrix]):
             add_degrees(degrees, tile)
         return products, degrees
 
-    def gathered(self, parts: Iterable[Part]) -> Part:
+    def gathered(self, parts: Iterable[StripSums]) -> StripSums:
         lost, degrees = RowSums(self.Y.shape), np.zeros(len(self.Y))
         for products, more_degrees in parts:
             lost.subtract(products)
             degrees += more_degrees
         return lost, degrees
 
-    def merged(self, first: Part, second: Part) -> Part:
+    def merged(self, first: StripSums, second: StripSums) -> StripSums:
         first[0].add(second[0])
         degrees = first[1]
         degrees += second[1]
         return first
 
-    def finished(self, gathered: Part, over_blocks: OverBlocks) -> Matrix:
+    def finished(self, gathered: StripSums, over_blocks: OverBlocks) -> Matrix:
         product: Matrix = gathered[0].whole()
         degrees = gathered[1]
         for rows, SY in zip(
@@ -169,7 +169,7 @@ class ProductForm(Form[Matrix]):
 
 
 class Sums:
-    """Arrays that belong to certain samples, those of the same samples added up."""
+    """Sums of arrays by the samples that they belong to."""
 
     def __init__(self) -> None:
         self.sums: list[tuple[Samples, Array]] = []  # few: those of one strip
@@ -243,7 +243,7 @@ def add_degrees(degrees: Degrees, tile: WeightTile) -> None:
     degrees[tile.cols] += tile.col_sums
 
 
-def _summed(parts: Iterable[Part]) -> tuple[Matrix, Degrees]:
+def _summed(parts: Iterable[StripSums]) -> tuple[Matrix, Degrees]:
     parts = iter(parts)
     first, degrees = next(parts)
     inner = first.astype(np.float64)
@@ -267,7 +267,7 @@ class InnerForm(Form[tuple[Any, float]]):
         self.form = form
         self.fixed = fixed
 
-    def strip(self, tiles: Iterator[WeightTile]) -> Part:
+    def strip(self, tiles: Iterator[WeightTile]) -> StripSums:
         inner: list[float] = []
 
         def passing() -> Iterator[WeightTile]:
@@ -278,10 +278,10 @@ class InnerForm(Form[tuple[Any, float]]):
         part, degrees = self.form.strip(passing())
         return part, np.append(degrees, sum(inner))
 
-    def gathered(self, parts: Iterable[Part]) -> tuple[Any, float]:
+    def gathered(self, parts: Iterable[StripSums]) -> tuple[Any, float]:
         inner: list[float] = []
 
-        def passing() -> Iterator[Part]:
+        def passing() -> Iterator[StripSums]:
             for part, degrees in parts:
                 inner.append(float(degrees[-1]))
                 yield part, degrees[:-1]

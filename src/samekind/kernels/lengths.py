@@ -8,7 +8,7 @@ from samekind.kernels.types import Array, IntArray
 
 Normalise: TypeAlias = Literal["none", "root", "unit"]
 NORMALISATIONS: tuple[Normalise, ...] = get_args(Normalise)
-AT_ONCE = 1 << 20  # numbers in blocks that are worked on
+AT_ONCE = 1 << 20  # numbers that are normalised at a time
 
 
 def normalised(codes: Array, normalise: Normalise) -> Array:

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from samekind.kernels.spectral import with_fixed_signs
 from samekind.kernels.types import Array
 
-NUMBERS_AT_ONCE = 1 << 22  # in float64
-NEGLIGIBLE = 1e-12  # share of the largest variance: rounding
+NUMBERS_AT_ONCE = 1 << 22  # that are converted to float64 at a time
+NEGLIGIBLE = 1e-12  # variances below this share of the largest are rounding errors
 
 
 def weighted_mean(Z: Array, weights: NDArray[np.float64] | None = None) -> NDArray[np.float64]:

@@ -6,12 +6,41 @@ the bound reaches a cut, the distance is computed again in float64, as those of 
 those of exact comparisons.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from samekind.kernels.compiled import compiled_exactly
 from samekind.kernels.nearest import _ROUNDING, _distance
+
+
+class Entries(NamedTuple):
+    """Rows that are searched: vectors (n, r), and an offset, a class and an id of each (n,)."""
+
+    vectors: Any
+    offsets: Any
+    classes: Any
+    ids: Any
+
+
+class Queries(NamedTuple):
+    """Vectors (q, r) in float64, and a class and an id of each (q,)."""
+
+    vectors: Any
+    classes: Any
+    ids: Any
+
+
+class Counts(NamedTuple):
+    """Entries between the cut before and this one (`gaps`), or at it (`ties`).
+
+    The cuts of query i are `cuts[starts[i] : starts[i + 1]]`.
+    """
+
+    cuts: Any
+    starts: Any
+    gaps: Any
+    ties: Any
 
 
 @compiled_exactly
@@ -25,27 +54,16 @@ def relevant_distances(codes: Any, offsets: Any, relevant: Any, starts: Any, que
 
 @compiled_exactly
 def count_in_products(
-    products: Any,
-    least: Any,
-    spread: Any,
-    codes: Any,
-    offsets: Any,
-    classes: Any,
-    ids: Any,
-    queries: Any,
-    query_classes: Any,
-    query_ids: Any,
-    error: Any,
-    cuts: Any,
-    starts: Any,
-    gaps: Any,
-    ties: Any,
+    products: Any, least: Any, spread: Any, error: Any, entries: Any, asked: Any, counts: Any
 ) -> None:
-    """Entries of a tile into `gaps` and `ties`, laid out as `cuts`: between the cut before and this one, or at it.
+    """The `Entries` of a tile, for each of some `Queries`, into `Counts`.
 
     `products` (m, n) = -2 <q, u>; `least` and `spread` as of `nearest.batch_norms`. Entries of a query's class or id
     are passed over: relevant ones have been dealt with, others are left out. Those beyond the last cut do not count.
     """
+    codes, offsets, classes, ids = entries
+    queries, query_classes, query_ids = asked
+    cuts, starts, gaps, ties = counts
     lanes, n = np.empty(8), len(codes)
     middle, width = np.empty(n), np.empty(n)
     for i in range(len(queries)):

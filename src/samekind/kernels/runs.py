@@ -16,7 +16,7 @@ NOWHERE: Places = np.zeros(0, np.intp), np.zeros(0, np.intp)
 
 @dataclass(frozen=True)
 class Runs:
-    """Some of which may be empty, but not all."""
+    """A run of columns for each row; some may be empty, but not all."""
 
     first: IntArray  # (n,) the row's own class begins at this column
     last: IntArray  # (n,) and ends before this one
@@ -24,7 +24,7 @@ class Runs:
 
     @cached_property
     def alike(self) -> Places:
-        """All their cells."""
+        """Rows and columns of all cells in the runs."""
         lengths = np.maximum(self.last - self.first, 0)
         i = np.repeat(np.arange(len(lengths)), lengths)
         j = np.arange(len(i)) + np.repeat(self.first - (np.cumsum(lengths) - lengths), lengths)
@@ -32,12 +32,12 @@ class Runs:
 
     @cached_property
     def same(self) -> Places:
-        """Without those where a sample meets itself."""
+        """The same without the cells where a sample meets itself."""
         i, j = self.alike
         partners = j != self.own[i]
         return i[partners], j[partners]
 
     @property
     def nbytes(self) -> int:
-        """What it takes with its places, of which there are two kinds, of two indices each."""
+        """Bytes of the three arrays and of both kinds of places, two indices for each cell."""
         return 8 * (3 * len(self.first) + 4 * int(np.maximum(self.last - self.first, 0).sum()))

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from samekind.kernels.spectral import Matrix, eigh
 from samekind.kernels.types import Array, IntArray
 
-ROWS_AT_ONCE = 4_096  # at least, unless a class ends them: a product of D x D for each
-BETWEEN = 0.3  # how much of the deviations of class means counts: undecided pairs are as near as those of a class
+ROWS_AT_ONCE = 4_096  # fewest rows of whole classes for one product of D x D
+BETWEEN = 0.3  # factor of the deviations of class means: undecided pairs are about as near as same-class pairs
 
 Map = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
 
@@ -36,7 +36,7 @@ def scatters(Z: Array, class_sizes: IntArray, map_: Map) -> tuple[Matrix, Matrix
 
 
 def _runs_of_classes(class_sizes: IntArray) -> list[slice]:
-    """Whole classes, with just enough samples at once."""
+    """Runs of whole classes with at least `ROWS_AT_ONCE` samples, except the last."""
     ends, runs, start = np.cumsum(class_sizes), [], 0
     while start < len(class_sizes):
         before = int(ends[start] - class_sizes[start])
@@ -72,7 +72,7 @@ def principal_deviations(Z: Array, class_sizes: IntArray) -> tuple[NDArray[np.fl
 
 
 def _parts(Z: Array, class_sizes: IntArray) -> Iterator[Matrix]:
-    """Some samples at a time, in double precision, less a part of their class mean."""
+    """Blocks of samples in double precision, minus the share 1 - BETWEEN of their class means."""
     firsts = np.cumsum(class_sizes) - class_sizes
     means = np.add.reduceat(Z, firsts, axis=0, dtype=np.float64) / class_sizes[:, np.newaxis]
     codes = np.repeat(np.arange(len(class_sizes)), class_sizes)

@@ -12,17 +12,19 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from samekind.kernels.laplacian import Degrees, Form, OverBlocks, Part, RowSums, Sums, WeightTile, add_degrees
+from samekind.kernels.laplacian import Degrees, Form, OverBlocks, RowSums, StripSums, Sums, WeightTile, add_degrees
 from samekind.kernels.spectral import Matrix, symmetrised
 from samekind.kernels.types import Array, IntArray, Samples, full_lanes, places
 
-SHORTEST = 1e-5  # of the longest direction: the squares of shorter ones are too near to rounding errors
+SHORTEST = 1e-5  # directions shorter than this share of the longest are dropped: their squares are rounding errors
 PROBES = 8  # random directions in addition to Q: they estimate what it misses, and help to find new directions
 
 
 class Upper(NamedTuple):
-    """What such a matrix has above its diagonal, in panels: twice this is all that a symmetric product needs of it, as
-    nothing is on the diagonal."""
+    """The entries above the diagonal of a block diagonal matrix, in panels.
+
+    A symmetric product needs only these, counted twice, as the diagonal is zero.
+    """
 
     panels: IntArray  # (n, 5): samples of the first row and column, rows, columns, where its entries begin
     entries: IntArray  # of the matrix, panel by panel
@@ -31,20 +33,20 @@ class Upper(NamedTuple):
 
 @dataclass(frozen=True)
 class ClassLayout:
-    """Where the entries of a matrix lie that is block diagonal over runs of samples: its blocks end to end."""
+    """Storage of a matrix that is block diagonal over runs of samples: its blocks, end to end in one array."""
 
     starts: IntArray  # (n_blocks,) first sample of each block
     sizes: IntArray  # (n_blocks,)
     n_samples: int
-    big_class: int = 32  # samples from which on matrix products are faster for a class,
-    panel_rows: int = 96  # of so many rows each
+    big_class: int = 32  # classes of at least this size are multiplied as matrices, in panels
+    panel_rows: int = 96  # rows of such a panel
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ClassLayout, (self.starts, self.sizes, self.n_samples, self.big_class, self.panel_rows)
 
     @classmethod
     def of(cls, class_sizes: IntArray, most_cells: int) -> "ClassLayout":
-        """The classes of two samples or more, the small ones first, as long as they fit."""
+        """Layout of the classes of two or more samples; where not all fit into `most_cells`, the smallest."""
         starts = np.cumsum(class_sizes) - class_sizes
         rising = np.argsort(class_sizes, kind="stable")
         fits = np.empty(len(class_sizes), bool)
@@ -54,12 +56,12 @@ class ClassLayout:
 
     @cached_property
     def offsets(self) -> IntArray:
-        """Of each block among the entries, and their number."""
+        """Offset of each block among the entries, and the number of entries."""
         return np.concatenate([[0], np.cumsum(self.sizes.astype(np.int64) ** 2)]).astype(np.intp)
 
     @cached_property
     def block_of(self) -> IntArray:
-        """Of each sample; -1 where it has none."""
+        """The block of each sample; -1 where it has none."""
         blocks = np.full(self.n_samples, -1, dtype=np.intp)
         for b, (start, size) in enumerate(zip(self.starts.tolist(), self.sizes.tolist(), strict=True)):
             blocks[start : start + size] = b
@@ -130,7 +132,7 @@ class SplitForm(Form[Split]):
         self.layout = layout
         self.same = same
 
-    def strip(self, tiles: Iterator[WeightTile]) -> Part:
+    def strip(self, tiles: Iterator[WeightTile]) -> StripSums:
         products, degrees = Sums(), np.zeros(len(self.Y))
         found: list[tuple[Samples, Samples, Array]] = []
         for tile in tiles:
@@ -142,7 +144,7 @@ class SplitForm(Form[Split]):
                 found.append((tile.rows, tile.cols, tile.H[pairs]))
         return (products, found), degrees
 
-    def gathered(self, parts: Iterable[Part]) -> "_Gathered":
+    def gathered(self, parts: Iterable[StripSums]) -> "_Gathered":
         made = _Gathered(RowSums(self.Y.shape), np.zeros(len(self.Y)), [])
         for (products, found), degrees in parts:
             made.lost.subtract(products)
@@ -236,7 +238,7 @@ Same: TypeAlias = Callable[[Samples, Samples], tuple[IntArray, IntArray]]  # of 
 
 @dataclass(frozen=True)
 class Range:
-    """Directions in which the smooth part is sketched, from one round to the next.
+    """The subspace in which the smooth part is sketched, improved from round to round.
 
     Weights change little between rounds. So one pass over them gives both the sketch in the present directions and, as
     in subspace iteration, better ones for the next round.

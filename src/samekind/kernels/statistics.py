@@ -1,4 +1,4 @@
-"""Figures of samples of numbers."""
+"""Statistics of samples of numbers."""
 
 from typing import Any
 
@@ -7,6 +7,6 @@ from numpy.typing import NDArray
 
 
 def standard_error(estimates: NDArray[Any]) -> float:
-    """Of the mean."""
+    """The standard error of the mean of the estimates; 0 for a single one."""
     n = len(estimates)
     return float(np.std(estimates, ddof=1) / n**0.5) if n > 1 else 0.0

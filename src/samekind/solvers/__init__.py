@@ -5,5 +5,6 @@ joint       step 2: Algorithm 2, one metric on the selected features
 optimise    the descent methods of both
 two_covariance   beside the paper: a similarity by expectation maximisation
 
-`samekind.events` is what they report, `samekind.checkpoint` what they can be resumed from.
+`estimators.steps` calls the three, and each of the two algorithms calls the descent methods. `samekind.events` is what
+they report, `samekind.checkpoint` what they can be resumed from.
 """

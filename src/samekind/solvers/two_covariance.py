@@ -14,12 +14,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from samekind.compute.tiles import runs
 from samekind.kernels.similarity import similarity_directions
-from samekind.kernels.spectral import Matrix
+from samekind.kernels.spectral import Matrix, symmetrised
 from samekind.kernels.types import Array, IntArray
 
 ROWS_AT_ONCE = 8_192  # samples or classes in float64 at a time
-LEAST_VARIANCE = 1e-6  # within classes, of that between them
+LEAST_VARIANCE = 1e-6  # within classes, as a share of that between them
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,13 +42,14 @@ def fit_two_covariance(
     max_iter: int,
     tol: float,
     sample_weight: NDArray[np.float64] | None = None,
+    rows_at_once: int = ROWS_AT_ONCE,
 ) -> TwoCovarianceModel:
     """From samples Z (N, D) of classes 0, 1, ...; a sample of weight w counts as w samples.
 
     `shrinkage` is the weight of the prior: W is its own estimate and a share `shrinkage` of its mean variance in every
     direction. It ends after `max_iter` rounds, or once a round gains less than `tol` a sample.
     """
-    statistics = ClassStatistics.from_samples(Z, classes, sample_weight)
+    statistics = ClassStatistics.from_samples(Z, classes, sample_weight, rows_at_once)
     target = statistics.mean_variance()
     between, within = statistics.first_guess(target, shrinkage)
     objectives = []
@@ -62,32 +64,38 @@ def fit_two_covariance(
 
 @dataclass(frozen=True, eq=False)
 class ClassStatistics:
-    """All that the likelihood depends on."""
+    """Sufficient statistics of the model."""
 
     mean: Array  # (D,)
     sizes: Array  # (K,), sums of weights
     centres: Matrix  # (K, D), from the mean
     scatter: Matrix  # (D, D), around the centres
+    rows_at_once: int = ROWS_AT_ONCE
 
     @classmethod
     def from_samples(
-        cls, Z: Array, classes: IntArray, sample_weight: NDArray[np.float64] | None = None
+        cls,
+        Z: Array,
+        classes: IntArray,
+        sample_weight: NDArray[np.float64] | None = None,
+        rows_at_once: int = ROWS_AT_ONCE,
     ) -> ClassStatistics:
         weights = np.ones(len(Z)) if sample_weight is None else sample_weight
         sizes: Array = np.bincount(classes, weights).astype(np.float64)
-        mean = sum(weights[part] @ Z[part].astype(np.float64) for part in _parts(len(Z))) / sizes.sum()
+        parts = runs(len(Z), rows_at_once)
+        mean = sum(weights[part] @ Z[part].astype(np.float64) for part in parts) / sizes.sum()
         sums, products = np.zeros((len(sizes), Z.shape[1])), np.zeros((Z.shape[1], Z.shape[1]))
-        for part in _parts(len(Z)):
+        for part in parts:
             wide = Z[part].astype(np.float64) - mean
             weighted = wide * np.sqrt(weights[part])[:, np.newaxis]
             products += weighted.T @ weighted
             np.add.at(sums, classes[part], wide * weights[part][:, np.newaxis])
         centres = sums / sizes[:, np.newaxis]
         by_size = centres * np.sqrt(sizes)[:, np.newaxis]
-        return cls(mean, sizes, centres, products - by_size.T @ by_size)
+        return cls(mean, sizes, centres, products - by_size.T @ by_size, rows_at_once)
 
     def mean_variance(self) -> float:
-        """Within classes, over directions; where classes have none, a little of that of all samples."""
+        """Mean variance within classes over all directions; where it is 0, a small share of that between classes."""
         free, D = max(self.sizes.sum() - len(self.sizes), 1.0), len(self.scatter)
         between = float((self.centres**2).sum(axis=1) @ self.sizes) / self.sizes.sum() / D
         return max(float(np.trace(self.scatter)) / free / D, LEAST_VARIANCE * between) or 1.0
@@ -108,7 +116,7 @@ class ClassStatistics:
         strength = shrinkage / (1 - shrinkage) * total
         new_between, new_within = np.zeros_like(scatter), scatter + strength * prior
         misfit = np.trace(scatter) + strength * np.trace(prior) - 2 * (total + strength) * np.linalg.slogdet(V)[1]
-        for part in _parts(len(self.sizes)):
+        for part in runs(len(self.sizes), self.rows_at_once):
             n, Z = self.sizes[part, np.newaxis], self.centres[part] @ V
             variances = b / (1 + n * b)  # of the posteriors
             Y = n * variances * Z
@@ -117,15 +125,7 @@ class ClassStatistics:
             new_within += left.T @ left + np.diag((n * variances).sum(axis=0))
             misfit += np.log1p(n * b).sum() + (n * Z**2 / (1 + n * b)).sum()
         return (
-            _symmetric(inverse @ new_between @ inverse.T / len(self.sizes)),
-            _symmetric(inverse @ new_within @ inverse.T / (total + strength)),
+            symmetrised(inverse @ new_between @ inverse.T / len(self.sizes)),
+            symmetrised(inverse @ new_within @ inverse.T / (total + strength)),
             float(-misfit / 2 / total),
         )
-
-
-def _symmetric(A: Matrix) -> Matrix:
-    return (A + A.T) / 2
-
-
-def _parts(n: int) -> list[slice]:
-    return [slice(start, start + ROWS_AT_ONCE) for start in range(0, n, ROWS_AT_ONCE)]

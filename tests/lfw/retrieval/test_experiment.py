@@ -99,9 +99,9 @@ def test_the_page_and_json_have_everything(retrieval, tmp_path):
     page = write_retrieval_report(tmp_path / "page.html", retrieval.findings).read_text()
     for text in ("Target neighbours", "Error against iterations", "Final dimensions", "Times at 1,000", "LMNN, k = 1"):
         assert text in page
-    told = json.loads(json.dumps(as_json(retrieval.findings), allow_nan=False))
-    assert told["people"] == {"train": [6, 18], "queries": [6, 18], "distractors": [6, 18]}
-    assert told["scale"][0]["samples"] == 1_000
+    written = json.loads(json.dumps(as_json(retrieval.findings), allow_nan=False))
+    assert written["people"] == {"train": [6, 18], "queries": [6, 18], "distractors": [6, 18]}
+    assert written["scale"][0]["samples"] == 1_000
 
 
 def test_mirror_distances_are_refused(retrieval):

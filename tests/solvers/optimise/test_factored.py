@@ -62,7 +62,7 @@ def test_running_out_of_iterations_never_returns_worse_than_was_seen(loss, trace
     seen = []
 
     def note_if_feasible(now):
-        if np.vdot(now.L, now.L) <= trace_bound * (1 + 1e-9):
+        if np.vdot(now.x, now.x) <= trace_bound * (1 + 1e-9):
             seen.append(now.value)
 
     problem = problem_of(loss, 0.0, trace_bound)
@@ -185,7 +185,7 @@ def climb(name):
 
 def assert_resumable(problem, L0, options):
     def reported(progress):
-        return progress.value, progress.iteration, progress.L.tobytes()
+        return progress.value, progress.iteration, progress.x.tobytes()
 
     seen = saved.assert_goes_on_from_any_iteration(watched, problem, L0, options, assert_same_solution, reported)
     return [progress.state for progress in seen]
@@ -254,5 +254,5 @@ def test_progress_tells_a_factor_and_its_value():
     problem, L0, options = climb("every leg")
     _, seen = watched(problem, L0, **options)
     for now in seen:
-        assert now.L.shape == now.state.shape
-        assert now.value == problem.factored_value_and_gradient(now.L)[0]
+        assert now.x.shape == now.state.shape
+        assert now.value == problem.factored_value_and_gradient(now.x)[0]

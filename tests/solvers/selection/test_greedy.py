@@ -14,6 +14,7 @@ from samekind.solvers.optimise.projected import minimise
 from samekind.solvers.selection import SelectionOptions, select_groups
 from samekind.solvers.selection.blocks import BlockMetric, BlockProblem, curvature_by_scale
 from samekind.solvers.selection.scoring import Scoring
+from samekind.solvers.selection.site import SelectionSite
 from samekind.store import ArrayStore, FeatureGroups
 from tests import cases, oracle
 from tests.cases import solve_joint
@@ -60,8 +61,8 @@ def state_after(loss, n_steps, *, room=cases.PLENTY, dtype=np.float64, spread=1.
 
 
 def group_scores(state, objective, groups, norm="frobenius"):
-    weights = objective.weights(state.present).kept()
-    return Scoring(objective, state.store, RIDGE, norm).exact(weights, groups, state.metric)
+    scoring = Scoring(SelectionSite(objective, state.store, cases.PLENTY), RIDGE, norm)
+    return scoring.exact(scoring.objective.weights(state.present).kept(), groups, state.metric)
 
 
 def whole_matrix(metric, groups, n_features):

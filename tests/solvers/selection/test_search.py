@@ -13,6 +13,7 @@ from samekind.solvers.optimise.projected import minimise
 from samekind.solvers.selection.blocks import BlockMetric, BlockProblem
 from samekind.solvers.selection.scoring import Scoring
 from samekind.solvers.selection.search import ExactSearch, LazyOptions, LazySearch
+from samekind.solvers.selection.site import SelectionSite
 from samekind.store import ArrayStore, FeatureGroups, RowsOf, WhitenedStore, Whitening, centred
 from samekind.threads import single_threaded_blas
 from tests import cases, stores
@@ -63,7 +64,7 @@ def array_store(X, size):
 
 def scoring_of(loss, store, X, labels, norm="frobenius", n_jobs=1):
     case = cases.case_of(loss, X.astype(store.dtype), labels, block=64, n_jobs=n_jobs)
-    return Scoring(case.objective, store, RIDGE, norm)
+    return Scoring(SelectionSite(case.objective, store, cases.PLENTY), RIDGE, norm)
 
 
 def rounds(scoring, choose, n_rounds):
@@ -150,9 +151,9 @@ def test_with_every_group_of_a_sample_sketched_it_chooses_as_an_exact_search_of_
     X, labels = planted()
     scoring = scoring_of(loss, array_store(X, 2), X, labels)
     objective = getattr(scoring.objective, sample)(20, np.random.RandomState(0))
-    scoring = Scoring(objective, scoring.store, RIDGE, "frobenius")
+    scoring = Scoring(SelectionSite(objective, scoring.store, cases.PLENTY), RIDGE, "frobenius")
     groups = all_groups(scoring)
-    weights = objective.weights(cases.under(X[scoring.rows], np.zeros((80, 80)))).kept()
+    weights = scoring.objective.weights(cases.under(X[scoring.rows], np.zeros((80, 80)))).kept()
     fast, exact = (
         finder.best(weights, BlockMetric(), 0)
         for finder in (LazySearch(scoring, groups, 0, EXHAUSTIVE), ExactSearch(scoring, groups))

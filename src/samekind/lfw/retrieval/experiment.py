@@ -27,9 +27,9 @@ from samekind.lfw.stages import Stage
 from samekind.model.basis import Basis
 from samekind.model.metric import Metric
 
-Part: TypeAlias = Literal["neighbors", "lmnn", "dimensions", "trace", "scale"]
-PARTS: tuple[Part, ...] = ("neighbors", "lmnn", "dimensions", "trace", "scale")
-USUAL: tuple[Part, ...] = PARTS[:-1]
+PartName: TypeAlias = Literal["neighbors", "lmnn", "dimensions", "trace", "scale"]
+PARTS: tuple[PartName, ...] = ("neighbors", "lmnn", "dimensions", "trace", "scale")
+USUAL: tuple[PartName, ...] = PARTS[:-1]
 LMNN_ITERATIONS = 1_000  # as in the paper
 LFWEXT_CLASS = 36  # images of a person in LFWext, about
 TRACE = "joint, nu = 6, by eigenvalue"
@@ -38,7 +38,7 @@ BY_EIGENVALUE = "joint, by eigenvalue"
 
 @dataclass(frozen=True)
 class Row:
-    """A fit, and how well its metric finds people; no figures where it learned nothing."""
+    """A fit and the retrieval figures of its metric; no figures where it learned nothing."""
 
     fit: Fit
     figures: Figures | None = None
@@ -59,7 +59,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Steps:
-    """3-NN errors of a metric on its way."""
+    """3-NN errors of a metric during its fit."""
 
     iterations: tuple[int, ...]
     seconds: tuple[float, ...]
@@ -68,7 +68,7 @@ class Steps:
 
 @dataclass(frozen=True)
 class Scale:
-    """Times at a size: cells of Table 4, and section 4.3's own way."""
+    """Times at a size: cells of Table 4, and section 4.3's method."""
 
     n_samples: int
     cells: dict[str, list[Row]] = field(default_factory=dict)
@@ -99,7 +99,7 @@ class RetrievalExperiment:
     memory_limit: int | None = None  # bytes, of each fit
     samples: Sequence[int] = (51_000,)  # of the part "scale"
 
-    def run(self, parts: Sequence[Part] = USUAL) -> Findings:
+    def run(self, parts: Sequence[PartName] = USUAL) -> Findings:
         """In the order of `PARTS`; times at larger sizes alone need no pictures."""
         found = Findings(self.settings, self.cast, self.features.n_features if set(parts) - {"scale"} else None)
         if "neighbors" in parts:
@@ -203,7 +203,7 @@ class RetrievalExperiment:
         return self._row(fit, features, neighbors=k, dims=features.n_features, n_samples=len(features.train))
 
     def _against_lmnn(self) -> tuple[dict[str, list[Row]], dict[str, Steps]]:
-        """Both learners in every cell of Table 4; of the first cell, their metrics on the way."""
+        """Both learners in every cell of Table 4; of the first cell also their metrics during the fit."""
         cells: dict[str, list[Row]] = {"joint": [], "lmnn": []}
         steps: dict[str, Steps] = {}
         for dims in [n for n in self.settings.dims if n <= self.features.n_features]:
@@ -246,7 +246,7 @@ class RetrievalExperiment:
         )
 
     def _traced(self) -> Row:
-        """Section 4.3's own way: a bound on the trace, the convex solver, then the leading directions."""
+        """Section 4.3's method: a bound on the trace, the convex solver, then the leading directions."""
         features = self._learned_on
         fit = self._fits.fitted(
             "trace",

@@ -1,8 +1,8 @@
-"""Who is learned from, who is looked for, and who is mixed in.
+"""The people of the experiment: for training, as queries, and as distractors.
 
-The paper learns from people on LFW's list of names, looks for 60 others (Qry60) among each other, and injects them into
-the pictures of everybody that it has learned from (LFWext). Here View 1 says who is learned from. Its test people with
-enough pictures are looked for; everybody else is mixed in.
+The paper trains on people of LFW's list of names. Its queries are 60 others (Qry60), searched among each other and
+injected into the pictures of the training people (LFWext). Here the training people are View 1's; its test people with
+enough pictures are queries, and everybody else is a distractor.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from samekind.lfw.protocol_files import Image
 
 @dataclass(frozen=True)
 class Cast:
-    """Images that are learned from, that look for each other, and that are mixed in as distractors."""
+    """Training images, query images, and images that are mixed in as distractors."""
 
     train: tuple[Image, ...]
     queries: tuple[Image, ...]
@@ -26,7 +26,7 @@ class Cast:
     def from_split(cls, split: Split, least: int, most: int) -> Cast:
         """Test people with `least` images or more are queries, with their first `most` images.
 
-        Further images of theirs are left out: they would be relevant, and nobody looks for them.
+        Further images of theirs are left out: they would be relevant, but are no queries.
         """
         asked = [person for person in split.test.people if person.n_images >= least]
         queries = tuple(image for person in asked for image in person.images[:most])

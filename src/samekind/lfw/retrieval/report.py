@@ -31,9 +31,9 @@ def _sections(findings: Findings) -> Iterator[Section]:
     least, most = findings.settings.query_images
     described = "" if findings.n_features is None else f" Pictures are {findings.n_features:,} features after step 1."
     yield Section(
-        "Who is looked for",
+        "Queries and distractors",
         "The paper's own pictures for retrieval are not public. Here metrics are learned from View 1's training "
-        f"people; its test people with {least} images or more look for each other, with their first {most} images; "
+        f"people; its test people with {least} images or more are the queries, with their first {most} images; "
         f"everybody else is mixed in. {ERROR}: leave-one-out, among the queries. {MAP_Q} and {MAP_QL}: mean average "
         "precision of the queries among each other, and with everybody else mixed in. In brackets, 95 % "
         f"intervals by a bootstrap over people.{described}",
@@ -51,7 +51,7 @@ def _sections(findings: Findings) -> Iterator[Section]:
         yield from _dimensions(findings)
     if findings.trace is not None or any(scale.trace for scale in findings.scales):
         yield Section(
-            "Section 4.3's own way",
+            "Section 4.3's method",
             "tr A <= 6, ridge 1, convex solver; then the leading 150 directions. The paper, at 171,509 x 2,513: 27 "
             "hours on 8 servers, rank 800. The gap bounds how far the objective is from its optimum, relative to it. "
             "Sizes beyond LFW's are synthetic features.",

@@ -21,7 +21,7 @@ class RetrievalSettings:
 
     experiment: ExperimentSettings
     share: float = 1.0  # of the people, spread evenly over the protocol's lists
-    query_images: tuple[int, int] = (5, 20)  # of a person who is looked for: at least, and how many of them count
+    query_images: tuple[int, int] = (5, 20)  # of a person who is a query: the least, and the most that count
     neighbors: tuple[int | None, ...] = (1, 2, 3, 5, 10, 20, 30, None)  # of Table 3; None: all of a person's
     dims: tuple[int, ...] = (100, 200, 300, 500, 1000)  # of Table 4
     lmnn_neighbors: tuple[int, ...] = (5, 10, 30)
@@ -36,7 +36,7 @@ class RetrievalSettings:
         return replace(self, experiment=self.experiment.changed(changes, **more))
 
     def with_query_images(self, least: int | None) -> RetrievalSettings:
-        """People with so many images or more are looked for; None: as it is."""
+        """With this many images or more of a person who is a query; None changes nothing."""
         return self if least is None else replace(self, query_images=(least, max(least, self.query_images[1])))
 
     @property

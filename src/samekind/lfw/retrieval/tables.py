@@ -18,7 +18,7 @@ ERROR, MAP_Q, MAP_QL = "3-NN error", "mAP_Q", "mAP_QL"
 
 
 def cast_table(findings: Findings) -> Table:
-    """Who takes part."""
+    """Numbers of people and images by their role."""
     cast = findings.cast
     rows = [
         [title, people_in(images), len(images)]
@@ -81,7 +81,7 @@ def dimensions_table(findings: Findings) -> Table:
 
 
 def trace_table(findings: Findings) -> Table:
-    """Section 4.3's own way, at each size that was run."""
+    """Section 4.3's method (trace bound, convex solver), at each size that was run."""
     rows = []
     if findings.trace is not None:
         row = findings.trace
@@ -174,7 +174,7 @@ def _rank(fit: Fit) -> int | None:
 
 
 def _how(fit: Fit) -> str:
-    """Time and iterations, and what is to be said about the end."""
+    """Time and iterations, and how the fit ended if not by itself."""
     if not fit.has_metric:
         return fit.status
     ended = "" if fit.status == "finished" and fit.facts.get("converged", True) else f", {_ending(fit)}"

@@ -33,7 +33,7 @@ class TimeIsUp(Exception):
 
 
 class Trace:
-    """Components of a metric on its way: the latest, or (`whole`) those of moments at least 5 % apart as well.
+    """Components of a metric during its fit: the latest, or (`whole`) those of moments at least 5 % apart as well.
 
     Time that is spent on noting them does not count.
     """

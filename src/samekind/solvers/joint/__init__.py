@@ -6,6 +6,8 @@
       schedule       how many anchors a stage has, and when it ends
       problem        f over A, and over L with A = L L^T                           JointProblem
       state          what a fit resumes from                                       JointState
+      site           where it is done: the features, and recipes of distances      JointSite
+                     and gradients, which workers of a cluster open too
 
 `estimators.steps` calls `solve_joint`, with more features than samples on their span; the descents are those of
 `solvers.optimise`.

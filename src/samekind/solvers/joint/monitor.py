@@ -15,7 +15,7 @@ from samekind.solvers.joint.stage_solvers import StageSolver
 from samekind.solvers.joint.state import JointState, SolverState
 from samekind.solvers.optimise import factored, projected
 
-LATER_ITERATIONS = 4  # expected of a stage after the first
+LATER_ITERATIONS = 4  # expected in each stage after the first
 
 
 @dataclass
@@ -51,7 +51,10 @@ class Reporter:
         return self.stopped
 
     def _left(self, problem: JointProblem, state: JointState, iteration: int) -> float | None:
-        """Iterations left, in units of one of this stage: by how gains shrink, and the cost of each stage's pairs."""
+        """Iterations left, in units of an iteration of this stage.
+
+        Extrapolated from how gains shrink; iterations of later stages are weighted by the cost of their pairs.
+        """
         gains = -np.diff(state.values)
         if len(gains) < 2 or not (gains > 0).all():
             return None
@@ -79,51 +82,52 @@ class StageMonitor:
         self.stage_solver = stage_solver
         self.reporter = reporter
         self.state = state
-        self.settles = settles  # small gains end it: there is no gap to go by
-        self.held_out = held_out  # what is not gained on these anchors is noise
+        self.settles = settles  # whether small gains end the stage, where no gap is known
+        self.held_out = held_out  # anchors on which a gain must show, or it counts as noise
         if held_out is not None and state.noise is None:
             self.state = replace(state, noise=stage_solver.batch_values(held_out, state.start))
         self.settled = False
         self._leg = state.run.leg if isinstance(state.run, factored.FactoredState) else "free"
 
-    def on_convex(self, now: projected.Progress) -> bool:
-        return self._update(now.x, now.value, now.iteration, now.state, {"gap": now.gap})
-
-    def on_factored(self, now: factored.Progress) -> bool:
-        L = now.L if self.held_out is None else factored.within_trace(now.L, self.held_out.trace_bound)
-        return self._update(L, now.value, now.iteration, now.state, {})
-
     def safe_end(self, point: Matrix) -> Matrix:
-        """Where the solver ended, or the last point before it that was a gain."""
+        """The solver's last point if it is a gain on the held-out anchors, else the last point that was."""
         if self.settled or not self._is_gain(point):
             return self.state.start if self.state.safe is None else self.state.safe
         return point
 
-    def _update(self, point: Matrix, value: float, iteration: int, run: SolverState, details: dict[str, Any]) -> bool:
-        if isinstance(run, factored.FactoredState) and self._leg != run.leg:  # another leg starts elsewhere
-            self._leg = run.leg
-            self.state = replace(self.state, values=())
-        values = (*self.state.values, value)[-8:]
+    def observe(self, now: projected.Progress[SolverState]) -> bool:
+        """Report an iteration of the stage's solver; True ends the stage."""
+        point, details = self._point_and_details(now)
+        values = (*self.state.values, now.value)[-8:]
         ends = self.settles and self._little_is_gained(values)
-        if self.held_out is not None and iteration % CHECK_EVERY == 0:
+        if self.held_out is not None and now.iteration % CHECK_EVERY == 0:
             ends |= not self._is_gain(point)
             assert self.state.noise is not None
-            details = details | {"estimated_error": standard_error(self.state.noise)}
+            details |= {"estimated_error": standard_error(self.state.noise)}
         self.settled |= ends
-        self.state = replace(self.state, run=run, values=values)
+        self.state = replace(self.state, run=now.state, values=values)
         solver = self.stage_solver
         stop = self.reporter.report(
             self.stage,
             self.state,
-            iteration,
-            value,
+            now.iteration,
+            now.value,
             solver.rank(point),
-            lambda: solver.factor(point, solver.n_components),
+            lambda: solver.factor(point),
             **details,
         )
-        if iteration % self.reporter.keep_every == 0 and not ends:
+        if now.iteration % self.reporter.keep_every == 0 and not ends:
             self.reporter.keep(self.state)
         return ends or stop
+
+    def _point_and_details(self, now: projected.Progress[SolverState]) -> tuple[Matrix, dict[str, Any]]:
+        """The point (A or L) and what to report of it; L within the trace bound where the stage may end there."""
+        if not isinstance(now.state, factored.FactoredState):
+            return now.x, {"gap": now.gap}
+        if self._leg != now.state.leg:  # another leg starts elsewhere
+            self._leg = now.state.leg
+            self.state = replace(self.state, values=())
+        return now.x if self.held_out is None else factored.within_trace(now.x, self.held_out.trace_bound), {}
 
     def _is_gain(self, point: Matrix) -> bool:
         """Whether f falls on held-out anchors too, by more than their noise; if so it is safe to end there."""
@@ -136,13 +140,13 @@ class StageMonitor:
         return True
 
     def _little_is_gained(self, values: tuple[float, ...]) -> bool:
-        """In the last iteration, or in all that are expected to follow."""
+        """Whether the last iteration gained little, or all further ones are expected to."""
         tol = self.reporter.tol * abs(values[-1])
         little = len(values) > 1 and values[-2] - values[-1] <= SETTLED * tol
         return little or expected_gain(values) <= NEARLY * tol
 
 
 def _cost(problem: JointProblem) -> float:
-    """Pairs that are visited; over all rows, each once."""
+    """Pairs visited by an evaluation; over all rows each pair is visited once."""
     pairs = problem.objective.n_anchors * problem.objective.relation.n_samples
     return pairs / (1 if problem.objective.is_sample else 2)

@@ -22,7 +22,7 @@ class JointProblem(PairsProblem):
     centre: float = 0.0
 
     def __post_init__(self) -> None:
-        """Its objective has a site with Z, so that work may be done elsewhere."""
+        """Give the objective a site that holds Z, so that its work may be done in other processes."""
         site = self.objective.site
         if not isinstance(site, JointSite) or site.Z is not self.Z:
             object.__setattr__(self, "objective", JointSite(self.objective, self.Z).objective)
@@ -53,7 +53,7 @@ class JointProblem(PairsProblem):
         return loss + self._penalty(A), G + self.ridge * _less_identity(A, self.centre)
 
     def value_and_gradient_at(self, L: Matrix) -> tuple[float, Matrix]:
-        """The same at A = L L^T, without Z A, which has the size of Z."""
+        """f and its gradient by A at A = L L^T, without forming Z A, which has the size of Z."""
         loss, G = self._gram(Euclidean(L))
         G += self.ridge * L @ L.T
         return loss + self._factored_penalty(L), _less_identity(G, self.ridge * self.centre)

@@ -14,14 +14,16 @@ from samekind.kernels.statistics import standard_error
 
 CHECK_EVERY = 3  # iterations between two estimates of the noise
 HELD_OUT_ANCHORS = 1024  # at most, to distinguish gains from noise
-NEARLY = 0.5  # share of `tol`: on all rows, the gain still expected from the last iterations' gains
-SETTLED = 0.05  # share of `tol`: samples came first, and on all rows an iteration gains less than this of f
-WITHIN = 2.0  # standard errors: a gain of less than these is within the noise
+# The last stage, on all rows, ends when relative gains fall below these shares of `tol`:
+NEARLY = 0.5  # the gain still expected, extrapolated from the last iterations
+SETTLED = 0.05  # the gain of one iteration
+WITHIN = 2.0  # standard errors; smaller gains are within the noise
 
 
 def sample_sizes(n_candidates: int, first: int, growth: int, most: int | None = None) -> list[int | None]:
-    """Anchors of each stage: `first`, then `growth` times as many as before; None stands for all rows, whose pairs are
-    visited once, at the cost of a sample of half.
+    """Anchors of each stage: `first`, then `growth` times as many as before; None stands for all rows.
+
+    Over all rows each pair is visited once, which costs as much as a sample of half the rows.
 
     `most`: end with a sample of so many anchors, unless all rows cost no more.
     """

@@ -1,7 +1,8 @@
 """The two ways to solve a stage of step 2: over A, by projected descent, or over L, by factored descent."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, Protocol, TypeAlias
+from typing import Any, ClassVar, Literal, Protocol, TypeAlias
 
 import numpy as np
 
@@ -16,19 +17,12 @@ from samekind.solvers.optimise.certificate import Certificate
 from samekind.solvers.optimise.preconditioner import Preconditioned, Preconditioner
 from samekind.solvers.optimise.within_class import WithinClassWhitening
 
-FIRST_RANK = 16  # where the staircase begins at the least
-MOST_FITTINGS = 30  # in either direction
-FILLING = 0.01  # length of random first columns, relative to the others
+FIRST_RANK = 16  # smallest rank at which the staircase begins
+MOST_FITTINGS = 30  # doublings, and halvings, of the first distances
+FILLING = 0.01  # length of the random columns of the first factor, relative to the others
 
 SolverName: TypeAlias = Literal["convex", "factored"]
-
-
-class StageObserver(Protocol):
-    """Observes a stage, and may end it by returning True."""
-
-    def on_convex(self, now: projected.Progress) -> bool: ...
-
-    def on_factored(self, now: factored.Progress) -> bool: ...
+StageObserver: TypeAlias = Callable[[projected.Progress[Any]], bool]  # ends a stage by returning True
 
 
 @dataclass(frozen=True)
@@ -44,7 +38,7 @@ class StageResult:
 
 @dataclass(frozen=True)
 class StageSolver(Protocol):
-    """How a stage is solved."""
+    """Solves the stages of step 2 over a point that is A (convex) or L (factored)."""
 
     name: ClassVar[SolverName]
     n_components: int | None
@@ -59,7 +53,7 @@ class StageSolver(Protocol):
 
     def batch_values(self, stage: JointProblem, point: Matrix) -> Array: ...
 
-    def factor(self, point: Matrix, n_components: int | None) -> Matrix: ...
+    def factor(self, point: Matrix) -> Matrix: ...
 
     def rank(self, point: Matrix) -> int: ...
 
@@ -75,7 +69,7 @@ class ConvexSolver(StageSolver):
     def descend(
         self, stage: JointProblem, state: JointState, max_iter: int, observe: StageObserver, *, certified: bool
     ) -> StageResult:
-        """In the preconditioner's coordinates; callers and observers get A."""
+        """Descend in the preconditioner's coordinates; callers and observers get A."""
         resume = state.run if isinstance(state.run, projected.ProjectedState) else None
         by = self.preconditioner
         solution = projected.minimise(
@@ -83,7 +77,7 @@ class ConvexSolver(StageSolver):
             by.matrix(state.start),
             tol=self.tol,
             max_iter=max_iter,
-            observe=lambda now: observe.on_convex(replace(now, x=by.metric(now.x))),
+            observe=lambda now: observe(replace(now, x=by.metric(now.x))),
             resume=resume,
             curvature=state.hint,
         )
@@ -100,8 +94,8 @@ class ConvexSolver(StageSolver):
     def batch_values(self, stage: JointProblem, point: Matrix) -> Array:
         return stage.batch_values(point)
 
-    def factor(self, point: Matrix, n_components: int | None) -> Matrix:
-        return self.preconditioner.factor(point)[:, :n_components]
+    def factor(self, point: Matrix) -> Matrix:
+        return self.preconditioner.factor(point)[:, : self.n_components]
 
     def rank(self, point: Matrix) -> int:
         return rank_of(point, self.preconditioner.scatter)
@@ -113,7 +107,7 @@ class FactoredSolver(StageSolver):
     coordinates: WithinClassWhitening
 
     def most(self, stage: JointProblem) -> int:
-        """Columns that the factor may have."""
+        """The largest number of columns of the factor."""
         return stage.n_features if self.n_components is None else min(stage.n_features, self.n_components)
 
     def first(self, stage: JointProblem, seed: int) -> Matrix:
@@ -142,7 +136,7 @@ class FactoredSolver(StageSolver):
         return np.hstack([L, length * np.random.RandomState(seed).standard_normal((n_features, missing))])
 
     def _fitted(self, stage: JointProblem, L: Matrix) -> Matrix:
-        """Twice the distances, or half of them, as long as that lowers f, which is convex in them."""
+        """L with its distances doubled or halved as long as that lowers f, which is convex in their scale."""
         best = factored.within_trace(L, stage.trace_bound)
         value = stage.factored_value(best)
         for times in (2.0, 0.5):
@@ -157,7 +151,7 @@ class FactoredSolver(StageSolver):
     def descend(
         self, stage: JointProblem, state: JointState, max_iter: int, observe: StageObserver, *, certified: bool
     ) -> StageResult:
-        """Up the staircase of ranks unless the rank is fixed; on a sample only as far as its noise allows."""
+        """Climb the staircase of ranks unless the rank is fixed; on a sample, to a tolerance that its noise allows."""
         certified = certified or self.n_components is None
         made = factored.minimise_factored(
             stage,
@@ -165,7 +159,7 @@ class FactoredSolver(StageSolver):
             max_rank=self.most(stage),
             tol=self.tol if certified else self.tol * SETTLED / factored.STATIONARY,
             max_iter=max_iter,
-            observe=observe.on_factored,
+            observe=observe,
             resume=state.run if isinstance(state.run, factored.FactoredState) else None,
             certified=certified,
             scale=state.hint,
@@ -177,7 +171,7 @@ class FactoredSolver(StageSolver):
     def batch_values(self, stage: JointProblem, point: Matrix) -> Array:
         return stage.factored_batch_values(point)
 
-    def factor(self, point: Matrix, n_components: int | None) -> Matrix:
+    def factor(self, point: Matrix) -> Matrix:
         return principal_axes(point, scatter=self.preconditioner.scatter)
 
     def rank(self, point: Matrix) -> int:

@@ -20,6 +20,7 @@ from samekind.kernels.spectral import Matrix, estimated_gap, principal_axes
 from samekind.solvers.optimise import lbfgs
 from samekind.solvers.optimise.certificate import Certificate, ConvexMetricProblem, certify
 from samekind.solvers.optimise.preconditioner import Preconditioner
+from samekind.solvers.optimise.projected import Progress
 from samekind.solvers.optimise.within_class import WithinClassWhitening
 
 Leg: TypeAlias = Literal["free", "sphere", "inside"]
@@ -27,8 +28,9 @@ Leg: TypeAlias = Literal["free", "sphere", "inside"]
 STATIONARY = 1e-3  # L-BFGS ends when a step lowers f by less than this share of `tol`
 MAX_TIGHTENINGS = 3
 MAX_SHORTENINGS = 20
-WITHOUT_LENGTH = 1e-12  # the same, of columns that are dropped between two legs
-NEGLIGIBLE = 1e-3  # squared length of a column, relative to the longest
+# Columns are dropped when their squared length, relative to that of the longest, is below:
+WITHOUT_LENGTH = 1e-12  # between two legs
+NEGLIGIBLE = 1e-3  # to make place for columns along which f falls
 
 
 class FactoredProblem(ConvexMetricProblem, Protocol):
@@ -53,7 +55,7 @@ class FactoredState(Resumable):
     shape: tuple[int, ...]  # of L
     run: lbfgs.LBFGSState
     tightenings: int = 0
-    earlier_iterations: int = 0  # in legs before this one, as the evaluations
+    earlier_iterations: int = 0  # in the legs before this one
     earlier_evaluations: int = 0
 
     @property
@@ -65,14 +67,7 @@ class FactoredState(Resumable):
         return self.earlier_evaluations + self.run.n_evaluations
 
 
-@dataclass(frozen=True)
-class Progress:
-    """What is known after an iteration; `state` is what to resume from."""
-
-    L: Matrix
-    value: float
-    iteration: int
-    state: FactoredState
+Observer: TypeAlias = Callable[[Progress[FactoredState]], bool | None]  # `x` is L
 
 
 def minimise_factored(
@@ -82,7 +77,7 @@ def minimise_factored(
     max_rank: int,
     tol: float,
     max_iter: int,
-    observe: Callable[[Progress], bool | None] = lambda progress: None,
+    observe: Observer = lambda progress: None,
     resume: FactoredState | None = None,
     certified: bool = True,
     scale: float | None = None,
@@ -105,9 +100,9 @@ def minimise_factored(
         if not certified:
             converged = not descent.over(now)
             return FactoredSolution(L, None, now.n_iter, now.n_evaluations, converged, now.run.scale)
-        look = problem.value_and_gradient(L @ L.T)
-        certificate, falling = certify(problem, L @ L.T, L.shape[1], tol, known=look)
-        optimal = certificate.optimal or _nearly_optimal(certificate, L @ L.T, look[1], preconditioner)
+        evaluation = problem.value_and_gradient(L @ L.T)
+        certificate, falling = certify(problem, L @ L.T, L.shape[1], tol, known=evaluation)
+        optimal = certificate.optimal or _nearly_optimal(certificate, L @ L.T, evaluation[1], preconditioner)
         if optimal or descent.over(now):
             break
         wider = _widened(problem, L, falling, max_rank, certificate, scatter)
@@ -128,7 +123,7 @@ def minimise_factored(
 
 
 def _nearly_optimal(certificate: Certificate, A: Matrix, G: Matrix, by: Preconditioner | None) -> bool:
-    """By the estimated gap, where no bound is known."""
+    """Whether the estimated gap is closed, where no bound of f is known."""
     if np.isfinite(certificate.gap):
         return False
     gap = estimated_gap(A, G) if by is None else by.estimated_gap(A, G)
@@ -136,14 +131,14 @@ def _nearly_optimal(certificate: Certificate, A: Matrix, G: Matrix, by: Precondi
 
 
 class _Descent:
-    """Legs of L-BFGS for one problem and one observer."""
+    """Runs the legs of L-BFGS for one problem and one observer."""
 
     def __init__(
         self,
         problem: FactoredProblem,
         tol: float,
         max_iter: int,
-        observe: Callable[[Progress], bool | None],
+        observe: Observer,
         coordinates: WithinClassWhitening | None,
     ):
         self.problem = problem
@@ -164,11 +159,11 @@ class _Descent:
         return FactoredState(leg, L.shape, run)
 
     def restarted(self, before: FactoredState, L: Matrix) -> FactoredState:
-        """With another factor, on the sphere if the last one ended there."""
+        """The start of a leg from another factor, on the sphere if the last leg ended there."""
         return self._followed(before, "sphere" if before.leg == "sphere" else "free", L)
 
     def to_stationary(self, now: FactoredState) -> FactoredState:
-        """To the last state of the legs that a rank needs: L is stationary, inside of the trace bound or on it."""
+        """Run the legs that a rank needs, until L is stationary inside the trace bound or on it."""
         now = self._to_end_of_leg(now)
         if self._has_left(now) and not self.over(now):
             now = self._to_end_of_leg(self._followed(now, "sphere", self.factor(now)))
@@ -231,7 +226,7 @@ class _Descent:
 
 
 class _Free:
-    """L itself, in coordinates of its own where there are some."""
+    """The surface of all L, in the given coordinates if any."""
 
     def __init__(self, shape: tuple[int, ...], coordinates: WithinClassWhitening | None):
         self.shape = shape
@@ -249,7 +244,7 @@ class _Free:
 
 
 class _Sphere(_Free):
-    """`L = radius * V / ||V||`."""
+    """The sphere of L with ||L|| = radius: `L = radius * V / ||V||`."""
 
     def __init__(self, shape: tuple[int, ...], coordinates: WithinClassWhitening | None, radius: float):
         super().__init__(shape, coordinates)

@@ -17,24 +17,24 @@ Vector: TypeAlias = NDArray[np.float64]
 Function: TypeAlias = Callable[[Vector], tuple[float, Vector]]  # value and gradient, in an array of its own
 
 MEMORY = 20  # pairs of steps and gradient changes that are remembered
-FALL, FLATTENING = 1e-4, 0.9  # shares of the slope, for weak Wolfe: how far f must fall, and what may be left of it
+FALL, FLATTENING = 1e-4, 0.9  # c1 and c2 of the weak Wolfe conditions: sufficient decrease, curvature
 MAX_TRIES = 30  # evaluations of one line search
 SHORTEST, LONGEST = 0.1, 0.5  # shares of a bracket between which the next trial lies
-LEAST_GROWTH, MOST_GROWTH = 2.0, 10.0  # of a step at whose end f still falls steeply
+LEAST_GROWTH, MOST_GROWTH = 2.0, 10.0  # factors by which a step grows where f still falls steeply at its end
 CURVED = 1e-12  # a pair is remembered when the cosine between its step and its change is above this
 FIRST_REACH = 0.1  # the first step is at most this much of the length of x, if x has one
 
 
 @dataclass(frozen=True)
 class LBFGSState(Resumable):
-    """Where a run stands between two iterations; its arrays are never written to."""
+    """The state of a run between two iterations; its arrays are never written to."""
 
     x: Vector
     value: float
     gradient: Vector
     scale: float  # of the initial inverse Hessian
-    steps: tuple[Vector, ...] = ()  # oldest first, as their changes of the gradient
-    changes: tuple[Vector, ...] = ()
+    steps: tuple[Vector, ...] = ()  # oldest first
+    changes: tuple[Vector, ...] = ()  # of the gradient along each step
     n_iter: int = 0
     n_evaluations: int = 1
     at_rest: bool = False  # no further step lowers f
@@ -81,7 +81,7 @@ class _Trial:
 
 
 def _iterated(function: Function, state: LBFGSState, ftol: float, rounding: float) -> tuple[LBFGSState, bool]:
-    """The state one step lower, and whether there is one; where the memory misleads, by steepest descent."""
+    """The state after a step that lowers f, and whether there is one; by steepest descent where the memory fails."""
     while True:
         found, tries = _search(function, state, rounding)
         state = replace(state, n_evaluations=state.n_evaluations + tries)

@@ -21,12 +21,12 @@ from samekind.kernels.spectral import (
 from samekind.kernels.types import Array, IntArray
 from samekind.solvers.optimise.certificate import ConvexMetricProblem
 
-CURVATURE = 0.1  # c: of either loss by a squared distance, where a pair is undecided
+CURVATURE = 0.1  # c: second derivative of either loss by a squared distance, for an undecided pair
 
 
 @dataclass(frozen=True, eq=False)
 class Preconditioner:
-    """`W = axes * scales`: principal axes, and how far to stretch each."""
+    """`W = axes * scales`: principal axes, each scaled."""
 
     axes: Matrix  # (D, D), orthonormal columns
     scales: NDArray[np.float64]  # (D,)
@@ -49,7 +49,7 @@ class Preconditioner:
 
     @property
     def scatter(self) -> Matrix:
-        """Within classes, and BETWEEN^2 of that of their means."""
+        """The scatter within classes, plus BETWEEN^2 times that of class means."""
         return (self.axes * self.deviations**2) @ self.axes.T
 
     @property
@@ -70,7 +70,7 @@ class Preconditioner:
         return symmetrised(self.inverse @ A @ self.inverse.T)
 
     def factor(self, A: Matrix) -> Matrix:
-        """L of `A = L L^T`, orthogonal columns by falling length: by way of M, so that no unit is lost to rounding."""
+        """L of `A = L L^T`, orthogonal columns by falling length; by way of M, so that small units lose no digits."""
         return principal_axes(self.W @ leading_factor(self.matrix(A), share=0.0), scatter=self.scatter)
 
     def pulled(self, G: Matrix) -> Matrix:
@@ -82,7 +82,7 @@ class Preconditioner:
         return symmetrised(self.inverse.T @ G @ self.inverse)
 
     def estimated_gap(self, A: Matrix, G: Matrix) -> float:
-        """As in these coordinates, which make it independent of the features' scale."""
+        """The estimated gap in these coordinates, where it does not depend on the features' scale."""
         return estimated_gap(self.matrix(A), self.pulled(G))
 
 

@@ -7,7 +7,7 @@ minimised over the set by spectral projected gradient, and a line search goes to
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol, TypeAlias
+from typing import Generic, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,15 +17,16 @@ from samekind.kernels.types import Array
 from samekind.objective import Objective
 
 Point: TypeAlias = NDArray[np.float64]
+State = TypeVar("State", bound=Resumable)
 
-PATIENCE = 10  # f is at rest when it falls by no more than its rounding in so many iterations
+PATIENCE = 10  # f is at rest when it falls by no more than its rounding in this many iterations
 REMEMBERED = 8  # steps that the model is made from
 SMALLEST_COSINE = 1e-8  # of a step and the change of the gradient: below it the step is not used
-MOST_PROJECTIONS = 12  # of the minimisation of a model
+MOST_PROJECTIONS = 12  # when a model is minimised
 FEWEST_PROJECTIONS = 3
 PAIRS_PER_PROJECTION = 2  # times D^2: measured with D = 240 and 1,000 samples, on one core
-CHEAP_DIMENSIONS = 200  # up to them all projections are cheap, and fewer only make more iterations
-CLOSE = 0.01  # share of its first step that ends it
+CHEAP_DIMENSIONS = 200  # up to here projections are cheap, and fewer of them only cost more iterations
+CLOSE = 0.01  # a model is minimised until a step is this share of the first one
 SUFFICIENT = 1e-4  # share of the model's slope by which f must fall
 SHORTEST = 1e-10  # step of a line search
 
@@ -52,7 +53,7 @@ class ProjectedProblem(Protocol):
         ...
 
     def estimated_gap(self, x: Point, gradient: Point) -> float:
-        """What f may still fall, by a criterion that no scale changes; asked for where nothing bounds f from below."""
+        """An estimate of f less its minimum that does not depend on scale; used where nothing bounds f from below."""
         ...
 
 
@@ -69,7 +70,7 @@ class Solution:
 
 @dataclass(frozen=True)
 class ProjectedState(Resumable):
-    """Where a run stands; its arrays are never written to."""
+    """The state of a run between two iterations; its arrays are never written to."""
 
     x: Point
     gradient: Point
@@ -86,14 +87,14 @@ class ProjectedState(Resumable):
 
 
 @dataclass(frozen=True)
-class Progress:
-    """What is known after an iteration; `state` is what to resume from."""
+class Progress(Generic[State]):
+    """What is known after an iteration of a descent; `state` is what to resume from."""
 
     x: Point
     value: float
-    gap: float
     iteration: int
-    state: ProjectedState
+    state: State
+    gap: float = np.inf  # an upper bound of value - minimum
 
 
 def minimise(
@@ -102,21 +103,19 @@ def minimise(
     *,
     tol: float,
     max_iter: int,
-    observe: Callable[[Progress], bool | None] = lambda progress: None,
+    observe: Callable[[Progress[ProjectedState]], bool | None] = lambda progress: None,
     resume: ProjectedState | None = None,
     curvature: float | None = None,
 ) -> Solution:
-    """Until the gap is at most `tol * f` (converged), or f is at rest (not converged).
+    """Descend until the gap is at most `tol * f` (converged), or f is at rest (not converged).
 
-    Where nothing bounds f from below, the problem's `estimated_gap` stands for the gap. One within the rounding of f is
-    closed.
-
-    `curvature` is a first estimate, from a similar problem. With `resume` neither it nor x0 is used.
+    Where nothing bounds f from below, the problem's `estimated_gap` is used. A gap within the rounding of f counts as
+    closed. `curvature` is a first estimate, from a similar problem. With `resume` neither it nor x0 is used.
     """
     now = _begun(problem, x0, curvature) if resume is None else resume
     while now.iteration < max_iter and not (now.converged or now.at_rest):
         now, moved = _stepped(problem, now, tol)
-        if moved and observe(Progress(now.x, now.value, now.value - now.lower, now.iteration, now)):
+        if moved and observe(Progress(now.x, now.value, now.iteration, now, now.value - now.lower)):
             break
     gap = max(now.value - now.lower, 0.0)
     return Solution(now.x, now.value, gap, now.iteration, now.n_evaluations, now.converged, now.curvature)
@@ -226,7 +225,7 @@ def _is_close(problem: ProjectedProblem, x: Point, value: float, g: Point, lower
 
 
 def _without_a_step(problem: ProjectedProblem, now: ProjectedState, tol: float) -> ProjectedState:
-    """Steepest descent is left to try, unless it was it."""
+    """Where no step was found: forget the model and try steepest descent next, or, if that was it, stop."""
     if len(now.steps):
         none = now.steps[:0]
         return replace(now, steps=none, changes=none)
@@ -235,7 +234,7 @@ def _without_a_step(problem: ProjectedProblem, now: ProjectedState, tol: float) 
 
 
 def _minimiser_of_model(problem: ProjectedProblem, now: ProjectedState) -> Point:
-    """Where the model is at its least over the set, nearly."""
+    """An approximate minimiser of the model over the set."""
     model = _Model(now.curvature, now.steps, now.changes)
     shape, z, slope, step_length = now.x.shape, now.x.ravel(), now.gradient.ravel(), 1 / now.curvature
     first = 0.0

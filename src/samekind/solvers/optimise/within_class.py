@@ -14,7 +14,7 @@ from samekind.kernels.types import Array, IntArray
 from samekind.solvers.optimise.preconditioner import Preconditioner
 
 SHRINKAGE = 0.1  # times the mean variance within classes
-FLAT = 1e-9  # share of the strongest direction below which one is rounding
+FLAT = 1e-9  # directions below this share of the strongest are rounding errors
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,7 +5,9 @@
         scoring    the scores of groups, exactly or from a sketch              Scoring
       block_solvers  line 5: its block, on all pairs or on samples of them     ExactBlocks, SampledBlocks
         blocks     the problem of line 5, and the metric block by block        BlockProblem, BlockMetric
-      state        what a fit resumes from
+      state        what a fit resumes from                                   SelectionState
+      site         where it is done: features, distances so far, and recipes SelectionSite
+                   of both, which workers of a cluster open too
 
 `estimators.steps` calls `select_groups`.
 """

@@ -14,7 +14,7 @@ from samekind.solvers.optimise.preconditioner import Preconditioner
 from samekind.solvers.optimise.projected import PairsProblem, Point, strongly_convex_bound
 from samekind.solvers.selection.site import BlockDistances, BlockGradient, Present, ScaledPresent, block_gradient
 
-CHANGE = 0.1  # of alpha, to measure how f curves along it: far above the rounding of f
+CHANGE = 0.1  # step in alpha of the central difference: far above the rounding of f
 
 
 @dataclass(frozen=True)
@@ -31,12 +31,12 @@ class BlockProblem(PairsProblem):
     present_block: Matrix  # A's own block of group k
     preconditioner: Preconditioner | None = None
     scale_curvature: float = 0.0  # of the loss by alpha, for t
-    correction: Point | None = None  # of a sample: the gradient over all pairs less its own, at some point
-    group: int | None = None  # k, by which it is known elsewhere, where D0 is a recipe
+    correction: Point | None = None  # of a sample: the gradient over all pairs minus its own, at some point
+    group: int | None = None  # k, needed where D0 is a recipe: the features then stay at the site
 
     @property
     def strong_convexity(self) -> float:
-        """Of the ridge in alpha and A_k together: the less, the more of A lies in group k already."""
+        """Strong convexity of the ridge in (alpha, A_k); it is smaller the more of A lies in group k already."""
         overlap = float(np.linalg.norm(self.present_block)) / self.scale if self.scale else 0.0
         return self.ridge * max(0.0, 1 - overlap)
 
@@ -46,22 +46,22 @@ class BlockProblem(PairsProblem):
         return self.pack(1.0, np.zeros_like(self.present_block))
 
     def on(self, objective: Objective, present: Distances) -> "BlockProblem":
-        """The same problem, its loss estimated otherwise."""
+        """The same problem with the loss estimated by another objective."""
         return replace(self, objective=objective, present=present)
 
     def corrected_to(self, gradient: Point, at: Point) -> "BlockProblem":
-        """With a linear term that makes its gradient at a point the one given: then only curvature is estimated."""
+        """The problem plus a linear term that makes its gradient at a point the given one."""
         uncorrected = replace(self, correction=None)
         return replace(self, correction=gradient - uncorrected.value_and_gradient(at)[1])
 
     def gradient_at_start(self, weights: Weights) -> Point:
-        """Of f, from the weights of the present distances."""
+        """The gradient of f at the start, from the weights of the present distances."""
         _, form = weights.into(self._form())
         return self._gradient(*self.unpack(self.start), *form)
 
     @property
     def unit(self) -> float:
-        """Of alpha: s, or t."""
+        """The unit of alpha: s, or t with a preconditioner."""
         if self.preconditioner is None or not self.scale:
             return self.scale
         return float((self.scale_curvature + self.ridge * self.scale**2) ** 0.5) or self.scale
@@ -90,7 +90,7 @@ class BlockProblem(PairsProblem):
         return np.concatenate([np.maximum(x[:1], 0), project_psd(self._matrix(x)).ravel()])
 
     def lower_bound(self, x: Point, value: float, gradient: Point) -> float:
-        """By the ridge's strong convexity in `[s alpha, A_k]`."""
+        """A bound from the strong convexity of the ridge in `[s alpha, A_k]`."""
         if self.preconditioner is None:
             return strongly_convex_bound(self, self.strong_convexity, x, value, gradient)
         plain = replace(self, preconditioner=None, correction=None)
@@ -121,7 +121,7 @@ class BlockProblem(PairsProblem):
         return self.present
 
     def _gradient(self, alpha: float, A: Matrix, G: Matrix, slope: float) -> Point:
-        """From those of the loss by A_k and by alpha."""
+        """The gradient of f, from that of the loss by A_k and by alpha."""
         G = G + self.ridge * (A + alpha * self.present_block)
         slope += self.ridge * (alpha * self.scale**2 + float(np.vdot(self.present_block, A)))
         G = G if self.preconditioner is None else self.preconditioner.pulled(G)
@@ -177,7 +177,10 @@ class BlockMetric:
         return float(np.sqrt(sum(np.vdot(A, A) for A in self.blocks.values())))
 
     def factors(self) -> dict[int, Matrix]:
-        """L_k with `A_k = L_k L_k^T`, less what is not rank beside the largest of all blocks; empty ones left out."""
+        """L_k with `A_k = L_k L_k^T`, without columns that are negligible beside the largest of all blocks.
+
+        Blocks of rank 0 are left out.
+        """
         whole = self._whole
         squares = {k: (L**2).sum(axis=0) for k, L in whole.items()}
         spreads = {k: spreads_along(L, self.scatters[k]) for k, L in whole.items() if k in self.scatters}

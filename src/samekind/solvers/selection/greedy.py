@@ -25,7 +25,7 @@ from samekind.store import FeatureStore
 
 @dataclass(frozen=True)
 class SelectionOptions:
-    """Settings of Algorithm 1; those of its approximations count where `search` is "fast"."""
+    """Settings of Algorithm 1; `seed` and what follows are used by `search="fast"` only."""
 
     ridge: float
     max_groups: int
@@ -36,8 +36,8 @@ class SelectionOptions:
     seed: int = 0
     lazy: LazyOptions | None = None  # None: the defaults
     samples: SampleOptions | None = None
-    fewest_anchors: int = 256  # where these do not fit
-    held_out_share: float = 0.25  # of the anchors and their memory: f is estimated from these, nothing is learned
+    fewest_anchors: int = 256  # where the distances of all pairs do not fit into memory
+    held_out_share: float = 0.25  # of the anchors and their memory: not learned from, f is estimated on them
 
 
 def select_groups(
@@ -94,15 +94,15 @@ def select_groups(
 
 
 def _search(selection: _Selection, groups: list[int], options: SelectionOptions) -> Search:
-    """Line 4."""
-    scoring = Scoring(selection.objective, selection.site.store, options.ridge, options.norm)
+    """The search of line 4."""
+    scoring = Scoring(selection.site, options.ridge, options.norm)
     if options.search == "fast":
         return LazySearch(scoring, groups, options.seed, options.lazy)
     return ExactSearch(scoring, groups)
 
 
 def _block_solver(selection: _Selection, options: SelectionOptions) -> BlockSolver:
-    """Line 5."""
+    """The solver of line 5."""
     if options.search == "fast" and not selection.objective.is_sample:
         return SampledBlocks(selection.site, options.tol, options.max_iter, options.seed, options.samples)
     return ExactBlocks(options.tol, options.max_iter)
@@ -111,7 +111,7 @@ def _block_solver(selection: _Selection, options: SelectionOptions) -> BlockSolv
 def _event(
     selection: _Selection, state: SelectionState, max_groups: int, score: float, details: dict[str, Any]
 ) -> Event:
-    """What a round is reported as."""
+    """The event that reports a round."""
     n_rounds, step = len(state.steps), state.steps[-1]
     value, noise = selection.over_all_rows(state.value)
     own = {"group": step.group, "score": score, "alpha": step.alpha, "n_groups": len(selection.metric.blocks)}
@@ -135,7 +135,7 @@ class _Selection:
 
     @classmethod
     def begun(cls, objective: Objective, store: FeatureStore, options: SelectionOptions) -> _Selection:
-        """At A = 0."""
+        """The selection at A = 0."""
         room, held_out, site = objective.memory.present, None, None
         if options.search == "fast":
             objective, held_out = _fitting(objective, room, options)
@@ -154,7 +154,7 @@ class _Selection:
         return self.objective.value(self.site.distances()) + self.ridge / 2 * self.metric.norm() ** 2
 
     def over_all_rows(self, value: float) -> tuple[float, dict[str, Any]]:
-        """f over all rows, from its value for the rows learned from; and how far it may be off."""
+        """f over all rows, estimated from its value for the rows learned from, and details with the standard error."""
         if not self.objective.is_sample:
             return value, {}
         details: dict[str, Any] = {"n_anchors": self.objective.n_anchors}
@@ -182,7 +182,7 @@ class _Selection:
         )
 
     def _curvature_by_scale(self) -> float:
-        """Of the loss, from a sample where samples are many: the order of magnitude is enough."""
+        """The curvature of the loss by alpha; from a sample of many rows, as the order of magnitude is enough."""
         if not self.metric.blocks:
             return 0.0
         if self.objective.is_sample or self.objective.n_candidates <= self.samples.first:
@@ -199,15 +199,15 @@ class _Selection:
         self.metric.add(step.group, step.A, step.alpha, Z.T @ Z / len(Z))
 
     def replay(self, steps: Iterable[Step]) -> None:
-        """One by one, as they were taken: so all sums are the same to the last digit."""
+        """Take the steps one by one, in their order, so that all sums are the same to the last digit."""
         for step in steps:
             self.take(step, self.site.features(step.group))
 
 
 def _fitting(objective: Objective, room: int, options: SelectionOptions) -> tuple[Objective, Objective | None]:
-    """The objective itself where the distances of all its pairs fit `room` bytes, or else on anchors whose do.
+    """The objective itself if the distances of all its pairs fit into `room` bytes, else a sample of anchors that fits.
 
-    With the latter goes one on other anchors, if there are any left, to estimate f from.
+    With a sample comes a second one, of other anchors, to estimate f on; None if there are no others.
     """
     itemsize = np.dtype(objective.dtype).itemsize
     if sum(tile.size for tile in objective.plan.tiles()) * itemsize <= room:

@@ -16,13 +16,13 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from samekind.kernels.sketch import ClassLayout, Range, SketchedLaplacian, Split, SplitForm
+from samekind.kernels.sketch import Range, SketchedLaplacian, Split, SplitForm
 from samekind.kernels.types import IntArray, Samples
 from samekind.objective import Weights
 from samekind.solvers.optimise.projected import Point
 from samekind.solvers.selection.blocks import BlockMetric
 from samekind.solvers.selection.scoring import Scoring
-from samekind.solvers.selection.site import SelectionSite, SketchForm
+from samekind.solvers.selection.site import SketchForm
 
 
 @dataclass(frozen=True)
@@ -98,11 +98,7 @@ class LazySearch(Search):
         self.scores: Point | None = None  # sketched, of each group the last known one
         self.loss = np.inf  # when all groups were sketched last
         self.range: Range | None = None
-        objective, site = scoring.objective, scoring.objective.site
-        if isinstance(site, SelectionSite):
-            self.layout = site.layout
-        else:
-            self.layout = ClassLayout.of(objective.relation.class_sizes, objective.memory.classes // 8)
+        self.layout = scoring.site.layout
 
     def best(self, weights: Weights, metric: BlockMetric, n_rounds: int, *, of_all: bool = False) -> Choice:
         if of_all:
@@ -157,7 +153,8 @@ class LazySearch(Search):
 
         def into(form: SplitForm) -> Split:
             nonlocal loss
-            loss, split = weights.into(form if objective.site is None else SketchForm(form.Y))
+            split: Split
+            loss, split = weights.into(SketchForm(form.Y))
             return split
 
         if self.range is None:

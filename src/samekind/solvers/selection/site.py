@@ -25,13 +25,13 @@ from samekind.store.scan import Sources
 if TYPE_CHECKING:
     from samekind.solvers.selection.state import Step
 
-FEATURES_KEPT = 2  # groups: the one in work, and the one before
+FEATURES_KEPT = 2  # groups whose features are kept: the present one and the one before
 
 
 class SelectionSite(Site):
     """The objective, the store, and the distances after the steps of the log.
 
-    The distances of a leaf are there as soon as they are needed: from the steps, one by one, as they were taken.
+    The distances of a leaf are computed when they are needed, by taking the steps one by one in their order.
     """
 
     log: list[Step]
@@ -67,7 +67,7 @@ class SelectionSite(Site):
         return self._features[k]
 
     def distances(self) -> Present:
-        """Under the metric as it is, a recipe."""
+        """A recipe of the distances under the present metric."""
         return Present(len(self.log))
 
     def present_at(self, n_steps: int, leaves: Share) -> ReplayedDistances:
@@ -98,7 +98,7 @@ class SelectionSite(Site):
 
 def cells_on(objective: Objective, leaves: Share, n_steps: int, plan: Plan) -> list[tuple[int, slice, slice, Array]]:
     """What these leaves have of the tiles of another plan: number of the tile, places in it, distances."""
-    site = _site(objective)
+    site = site_of(objective)
     present = site.present_at(n_steps, leaves)
     keys = {tile.key for strip in objective.plan.strips_of(leaves) for tile in strip}
 
@@ -122,7 +122,7 @@ def wanted_cells(objective: Objective, tile: Tile) -> BoolArray | None:
     return wanted
 
 
-def _site(objective: Objective) -> SelectionSite:
+def site_of(objective: Objective) -> SelectionSite:
     assert isinstance(objective.site, SelectionSite)
     return objective.site
 
@@ -165,7 +165,7 @@ class BlockDistances(Recipe):
 
 @dataclass(frozen=True)
 class BlockGradient(Recipe):
-    """By A_k and by alpha."""
+    """The gradient of the loss by A_k and by alpha."""
 
     group: int
 
