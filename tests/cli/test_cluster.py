@@ -28,12 +28,29 @@ def store(tmp_path_factory):
 
 @pytest.mark.slow
 def test_a_fit_on_workers_writes_the_same_model(store, tmp_path):
-    for name, how in {"threads": ("--jobs", "1"), "workers": ("--workers", "2")}.items():
+    near = tmp_path / "near"
+    ways = {
+        "threads": ("--jobs", "1"),
+        "workers": ("--workers", "2"),
+        "copies": ("--workers", "2", "--stripes", near),
+        "the same copies": ("--workers", "1", "--stripes", near),
+    }
+    kept = set()
+    for name, how in ways.items():
         done = samekind("fit", store, tmp_path / f"{name}.safetensors", *FEW, *how)
         assert done.returncode == 0, done.stderr
         assert "computes with" not in done.stdout  # the workers are of this machine
-    alone, there = ((tmp_path / f"{name}.safetensors").read_bytes() for name in ("threads", "workers"))
-    assert alone == there
+        copies = {(path, path.stat().st_mtime_ns) for path in near.rglob("*.group")}
+        assert bool(copies) == ("copies" in name)
+        assert not kept or copies == kept
+        kept = copies
+    assert len({(tmp_path / f"{name}.safetensors").read_bytes() for name in ways}) == 1
+
+
+def test_stripes_are_for_workers(store, tmp_path):
+    done = samekind("fit", store, tmp_path / "m", *FEW, "--stripes", tmp_path / "near")
+    assert done.returncode == 2
+    assert "give --scheduler or --workers" in done.stderr
 
 
 def test_a_scheduler_and_workers_exclude_each_other(store, tmp_path):
