@@ -13,7 +13,20 @@ from samekind.cli.main import app
 from samekind.cli.output import duration, printable
 from tests.picture_folders import write_pictures
 
-VERBS = ("extract", "fit", "encode", "verify", "index", "search", "gallery", "evaluate", "info", "lfw", "retrieval")
+VERBS = (
+    "extract",
+    "fit",
+    "encode",
+    "verify",
+    "index",
+    "search",
+    "gallery",
+    "evaluate",
+    "info",
+    "lfw",
+    "retrieval",
+    "compact",
+)
 GALLERY_VERBS = [f"gallery {verb}" for verb in ("info", "remove", "export", "import", "compact", "check", "copy")]
 
 
