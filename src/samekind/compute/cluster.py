@@ -94,7 +94,7 @@ def local_cluster(n_workers: int) -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="samekind-") as folder, contextlib.ExitStack() as stack:
         file = Path(folder) / "scheduler.json"
         stack.enter_context(process(scheduler_command(file), Path(folder) / "scheduler.log"))
-        address = _address(file, Path(folder) / "scheduler.log")
+        address = scheduler_address(file, Path(folder) / "scheduler.log")
         for number in range(n_workers):
             command = [sys.executable, "-m", "samekind", "worker", address, "--jobs", str(threads)]
             stack.enter_context(process([*command, "--name", f"local-{number}"], Path(folder) / f"{number}.log"))
@@ -107,7 +107,7 @@ def scheduler_command(file: Path, port: int = 0, host: str = "127.0.0.1") -> lis
     return [sys.executable, "-m", "distributed.cli.dask_scheduler", *own]
 
 
-def _address(file: Path, log: Path) -> str:
+def scheduler_address(file: Path, log: Path) -> str:
     import json
 
     until = time.monotonic() + STARTED_WITHIN
