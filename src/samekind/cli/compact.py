@@ -21,7 +21,7 @@ def compact(
     quiet: QuietOption = False,
     json: JsonOption = False,
 ) -> None:
-    """Join the shards of a store into larger ones, in a new folder: fewer files are faster to open and to read.
+    """Join the shards of a store into larger ones, in a new folder: for stores of very many files.
 
     Images, labels, regions and numbers are the same, and so is every model that is fitted; the files have new
     checksums. Each file is compared with its checksum before. STORE stays as it is: delete it when OUT is there. It

@@ -190,7 +190,8 @@ class DaskExecutor(Executor):
     ) -> Iterator[tuple[Sequence[int], Any]]:
         def shares(workers: Sequence[str], items: Sequence[int] | None) -> dict[str, list[int]]:
             chosen = range(len(groups)) if items is None else items
-            made = striped([groups[at] for at in chosen], workers)
+            # By name: those of an earlier fit get the groups again that they may have copies of.
+            made = striped([groups[at] for at in chosen], sorted(workers))
             return {worker: [chosen[at] for at in places] for worker, places in made.items()}
 
         if not len(groups):
