@@ -11,6 +11,7 @@ from tests import clusters, stores
 pytest.importorskip("distributed", reason="dask.distributed is not installed")
 
 FEW = ("--max-groups", "2", "--components", "4", "--set", "cv=none", "--set", "compare_by=distance", "--quiet")
+SMALL = "--memory", "16MB"  # a store that fits a sixteenth of it would be held in memory
 
 
 def samekind(*arguments):
@@ -20,7 +21,7 @@ def samekind(*arguments):
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
-    X, y = clusters.planted(210, 5, 6)  # more than 1,000 samples: fewer are done by the driver alone
+    X, y = clusters.planted(210, 5, 100)  # more than 1,000 samples: fewer are done by the driver alone
     folder = tmp_path_factory.mktemp("cluster") / "store"
     stores.disk_store(folder, np.abs(X), y, {"a": 4}, shard_rows=600)
     return folder
@@ -28,22 +29,18 @@ def store(tmp_path_factory):
 
 @pytest.mark.slow
 def test_a_fit_on_workers_writes_the_same_model(store, tmp_path):
-    near = tmp_path / "near"
+    near, joined = tmp_path / "near", tmp_path / "joined"
+    assert samekind("compact", store, joined).returncode == 0
     ways = {
-        "threads": ("--jobs", "1"),
-        "workers": ("--workers", "2"),
-        "copies": ("--workers", "2", "--stripes", near),
-        "the same copies": ("--workers", "1", "--stripes", near),
+        "threads": (store, "--jobs", "1"),
+        "workers": (store, "--workers", "2"),
+        "copies of larger shards": (joined, "--workers", "2", "--stripes", near),
     }
-    kept = set()
-    for name, how in ways.items():
-        done = samekind("fit", store, tmp_path / f"{name}.safetensors", *FEW, *how)
+    for name, (learned, *how) in ways.items():
+        done = samekind("fit", learned, tmp_path / f"{name}.safetensors", *FEW, *SMALL, *how)
         assert done.returncode == 0, done.stderr
         assert "computes with" not in done.stdout  # the workers are of this machine
-        copies = {(path, path.stat().st_mtime_ns) for path in near.rglob("*.group")}
-        assert bool(copies) == ("copies" in name)
-        assert not kept or copies == kept
-        kept = copies
+        assert any(near.rglob("*.group")) == ("copies" in name)
     assert len({(tmp_path / f"{name}.safetensors").read_bytes() for name in ways}) == 1
 
 

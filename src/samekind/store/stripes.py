@@ -69,6 +69,7 @@ class StripedStore(AllGroups):
         self._sound: set[int] = set()  # groups whose copies were checked, or made, by this process
         self._copying: defaultdict[int, Lock] = defaultdict(Lock)  # by stripe
         self._takes_copies = True
+        self._cleaned = False
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _reopened, (*self.store.__reduce__(), self.root)
@@ -160,6 +161,9 @@ class StripedStore(AllGroups):
 
     def _prepare_folder(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
+        if self._cleaned:
+            return
+        self._cleaned = True
         for leftover in self.folder.glob(LEFTOVERS):
             with suppress(FileNotFoundError):
                 if time.time() - leftover.stat().st_mtime > ABANDONED:
