@@ -11,6 +11,7 @@ from tests import clusters, stores
 
 distributed = pytest.importorskip("distributed", reason="dask.distributed is not installed")
 
+from samekind.compute import dask  # noqa: E402
 from samekind.compute.dask import DaskExecutor  # noqa: E402
 from samekind.compute.packing import SharedFolder  # noqa: E402
 
@@ -65,3 +66,20 @@ def test_a_worker_without_room_reads_the_store_and_the_driver_warns_once(local, 
     assert all(text.startswith("Worker ") and str(tmp_path / "near") in text for text in said)
     for one, other in zip(made.maps, whitened_by(clusters.serial(), store, None, None).maps, strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def test_workers_get_the_same_groups_whoever_came_first(local, monkeypatch):
+    """Or the next fit would not find its copies."""
+
+    class Dealt:
+        def __init__(self, executor, site, operation, arguments, shares, names):
+            self.shares = shares
+
+        def results(self):
+            return [self.shares(workers, None) for workers in (["a", "b"], ["b", "a"])]
+
+    monkeypatch.setattr(dask, "Run", Dealt)
+    with DaskExecutor(local.scheduler_address, 1) as executor:
+        one, other = executor.over_groups(None, None, range(100))
+    assert one == other
+    assert set(one) == {"a", "b"}
