@@ -1,5 +1,6 @@
 """What a store of feature groups offers to those who learn from it or use a metric on it."""
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -85,6 +86,13 @@ class FeatureStore(ABC):
 
     def read_ahead(self, groups: Sequence[int]) -> None:  # noqa: B027 - a default: nothing to prepare
         """Prepare for groups that will be needed again and again."""
+
+    def copied_into(self, folder: str | os.PathLike[str]) -> "FeatureStore":
+        """The same store, its groups copied into a folder of this machine when they are first read.
+
+        Itself, where they are not on a disk that others share.
+        """
+        return self
 
     @property
     def can_stack(self) -> bool:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from filelock import FileLock
     from numpy.typing import NDArray
 
+LEFTOVERS = ".samekind-*.tmp"  # of `whole_file`, when its process is killed
+
 
 def write_whole(path: str | os.PathLike[str], content: str | bytes) -> None:
     """Write ``content`` (text as UTF-8) to ``path``; a failure leaves an older file as it was."""

@@ -13,7 +13,20 @@ from samekind.cli.main import app
 from samekind.cli.output import duration, printable
 from tests.picture_folders import write_pictures
 
-VERBS = ("extract", "fit", "encode", "verify", "index", "search", "gallery", "evaluate", "info", "lfw", "retrieval")
+VERBS = (
+    "extract",
+    "fit",
+    "encode",
+    "verify",
+    "index",
+    "search",
+    "gallery",
+    "evaluate",
+    "info",
+    "lfw",
+    "retrieval",
+    "compact",
+)
 GALLERY_VERBS = [f"gallery {verb}" for verb in ("info", "remove", "export", "import", "compact", "check", "copy")]
 
 
@@ -107,6 +120,13 @@ def test_help_teaches(verb):
     assert "--json" in result.stdout
 
 
+@pytest.mark.parametrize("verb", ["demo", "serve", "worker"])
+def test_verbs_without_results_have_examples_too(verb):
+    result = CliRunner().invoke(app, [verb, "--help"])
+    assert result.exit_code == 0
+    assert f"Example: samekind {verb}" in result.stdout
+
+
 def test_evaluate_is_of_pictures_unless_it_says_otherwise():
     both = CliRunner().invoke(app, ["evaluate", "--help"]).stdout
     assert "Example: samekind evaluate faces.safetensors" in both
@@ -125,7 +145,7 @@ def test_help_lists_every_verb_and_imports_nothing_heavy(tmp_path):
     )
     result = subprocess.run([sys.executable, "-c", program, "--help"], capture_output=True, text=True, check=False)
     assert result.returncode == 0
-    assert all(verb in result.stdout for verb in (*VERBS, "demo", "serve"))
+    assert all(verb in result.stdout for verb in (*VERBS, "demo", "serve", "worker"))
     assert result.stdout.rstrip().endswith("[]")
 
 

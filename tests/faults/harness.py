@@ -85,6 +85,11 @@ TARGETS = {
     target.name: target
     for target in (
         Target("store", ("extract", "faces", "new.store", *REGIONS), bytes_of("new.store")),
+        Target(
+            "joined",
+            ("compact", "store", "new.joined", "--shard-bytes", f"{2 * SHARD_BYTES}B"),
+            bytes_of("new.joined"),
+        ),
         Target("model", ("fit", "store", "new.model", *FEW, "--quiet"), bytes_of("new.model")),
         Target(
             "checkpoint",
@@ -264,7 +269,7 @@ def random_kill(rng: random.Random, longest: float):
 
 def readable(folder):
     """Whoever reads what is written meanwhile sees whole shards, models, distances and records, and no errors."""
-    for name in ("new.store", "new.work/store"):
+    for name in ("new.store", "new.joined", "new.work/store"):
         if (folder / name / "manifest.json").exists():
             store = DiskStore.open(folder / name, n_jobs=1)
             if len(store):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests import clusters, stores
+from tests.faults import disks
 
 distributed = pytest.importorskip("distributed", reason="dask.distributed is not installed")
 
@@ -181,6 +182,23 @@ def test_an_unreadable_part_of_the_store_is_named(cluster, tmp_path):
     damaged.write_bytes(bytes(content))
     with pytest.raises(ClusterError, match=rf"Worker [ab] .*{damaged.name}"):
         whitened_by(executor, store, 4, None)
+
+
+def test_a_worker_whose_disk_fills_up_with_copies_is_named_and_changes_no_bit(cluster, data, tmp_path):
+    processes, _ = cluster
+    X, y = data
+    store = stores.disk_store(tmp_path / "store", X, y, {"a": 4}, shard_rows=300)
+    alone = clusters.selected(clusters.serial(), X, y, store=store)
+    (tmp_path / "nothing").mkdir()
+    with disks.small_disk(tmp_path / "disk", tmp_path / "nothing") as change:
+        change(disks.size(store.nbytes // 2))
+        with (
+            DaskExecutor(processes.address, 1, stripes=tmp_path / "disk", limits=LIMITS) as executor,
+            pytest.warns(UserWarning, match=r"Worker [ab]: .*disk on .* takes no more copies .*No space left"),
+        ):
+            clusters.same_selection(clusters.selected(executor, X, y, store=store), alone)
+        assert list((tmp_path / "disk").rglob("*.group"))
+        assert not list((tmp_path / "disk").rglob("*.tmp"))
 
 
 class NothingSite(Site):

@@ -117,7 +117,7 @@ def test_a_place_that_takes_no_files_is_named(home, undisturbed, name):
     assert "new." in said or name == "checkpoint"
 
 
-@pytest.mark.parametrize("name", ["store", "lfw", "retrieval"])
+@pytest.mark.parametrize("name", ["store", "joined", "lfw", "retrieval"])
 def test_two_writers_of_a_folder_leave_what_one_would(home, undisturbed, name):
     target = TARGETS[name]
     children = [harness.start(home, target.arguments) for _ in range(2)]
@@ -135,7 +135,7 @@ def test_two_writers_of_a_file_leave_one_of_both(home, undisturbed, name):
     assert target.left(home) == undisturbed[name][0]
 
 
-@pytest.mark.parametrize("name", ["store", "gallery", "lfw", "retrieval"])
+@pytest.mark.parametrize("name", ["store", "joined", "gallery", "lfw", "retrieval"])
 def test_a_reader_beside_a_writer_sees_what_is_whole(home, undisturbed, name):
     target = TARGETS[name]
     child = harness.start(home, target.arguments)

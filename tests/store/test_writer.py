@@ -14,38 +14,13 @@ import numpy as np
 import pytest
 
 from samekind import files
-from samekind.store import DiskStore, Family, StoreError, StoreWriter, shard_rows_for, writer
+from samekind.store import DiskStore, Family, StoreError, shard_rows_for, writer
+from tests.store.written import FAMILIES, FRONT_END, IMAGES, SHARD_ROWS, arrays_of, descriptors, opened, write_all
 
 ROOT = Path(__file__).parents[2]
-FAMILIES = [Family("cov", 4, ["a", "b", "c"]), Family("lbp", 2, ["x", "y"])]
-FRONT_END = {"crop": {"size": (110, 150), "blur": 1.0}, "align": "none"}
-IMAGES = [(f"{at}.jpg", f"label {at % 3}") for at in range(10)]
-SHARD_ROWS = 4
 REPLACED = 1 + 3 * 3  # the manifest; two arrays and a record for each shard
 
 posix_only = pytest.mark.skipif(os.name != "posix", reason="signals and locks as on POSIX")
-
-
-def opened(folder, **changes):
-    settings = {"families": FAMILIES, "front_end": FRONT_END, "images": IMAGES, "shard_rows": SHARD_ROWS}
-    return StoreWriter.open(folder, **{**settings, **changes})
-
-
-def descriptors(image, family):
-    rng = np.random.default_rng([int(image.removesuffix(".jpg")), family.size])
-    return rng.normal(size=(len(family.groups), family.size)).astype(np.float16)
-
-
-def arrays_of(shard):
-    return {
-        family.name: np.stack([descriptors(image, family) for image, _ in shard.images], axis=1) for family in FAMILIES
-    }
-
-
-def write_all(folder, **changes):
-    with opened(folder, **changes) as made:
-        for shard in made.pending():
-            made.write(shard, arrays_of(shard), rows=range(len(shard.images)), digests=[i for i, _ in shard.images])
 
 
 def bytes_of(folder):
@@ -238,7 +213,7 @@ def test_a_damaged_store_is_not_added_to(tmp_path):
 
 @posix_only
 def test_two_writers_at_once_are_one_too_many(tmp_path):
-    with opened(tmp_path), pytest.raises(StoreError, match="another extraction is writing to this store"):
+    with opened(tmp_path), pytest.raises(StoreError, match="another process is writing to this store"):
         opened(tmp_path)
     opened(tmp_path).close()
 

@@ -18,14 +18,13 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from samekind.files import write_whole
+from samekind.files import LEFTOVERS, write_whole
 
 SUFFIX = ".snapshot"  # not that of a model, so that the two are not confused
 
 _FORMAT = "samekind.checkpoint"
 _FORMAT_VERSION = 2
 _NOTES, _CHECKSUM = "samekind", "blake2b"
-_LEFTOVERS = ".samekind-*.tmp"  # of `whole_file`, when it is killed
 _SURELY_LEFT = 3600.0  # seconds without a write, after which no one is writing such a file any more
 _BLOCK = 1 << 24  # bytes hashed at a time
 
@@ -208,7 +207,7 @@ def _same(before: Any, now: Any) -> bool:
 
 def _remove_leftovers(folder: Path) -> None:
     """Temporary files of a writer that was killed; what may still be written stays."""
-    for leftover in folder.glob(_LEFTOVERS):
+    for leftover in folder.glob(LEFTOVERS):
         with contextlib.suppress(OSError):
             if time.time() - leftover.stat().st_mtime > _SURELY_LEFT:
                 leftover.unlink()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from samekind.cli.described import describe_usage, distance_in_words, usage_facts
-from samekind.cli.options import ClusterOptions, LearnerOptions, MemoryOption, PresetOption, RunOptions
+from samekind.cli.options import FitClusterOptions, LearnerOptions, MemoryOption, PresetOption, RunOptions
 from samekind.cli.output import (
     check_writable,
     duration,
@@ -63,7 +63,7 @@ def fit(
         ),
     ] = False,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of all that is drawn at random.")] = 0,
-    computing: ClusterOptions,
+    computing: FitClusterOptions,
     running: RunOptions,
 ) -> None:
     """Learn from a store when two pictures show the same kind, and write it as a model.

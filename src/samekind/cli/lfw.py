@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from samekind.cli import experiments as shared
-from samekind.cli.options import ClusterOptions, LearnerOptions, MemoryOption, RunOptions
+from samekind.cli.options import FitClusterOptions, LearnerOptions, MemoryOption, RunOptions
 from samekind.cli.output import duration, say_facts, say_json, say_list, say_table
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def lfw(
     learning: LearnerOptions,
     *,
     memory: MemoryOption = "2GB",
-    computing: ClusterOptions,
+    computing: FitClusterOptions,
     running: RunOptions,
 ) -> None:
     """Repeat the paper's experiment on Labeled Faces in the Wild, or on pictures with a protocol like its.

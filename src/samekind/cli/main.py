@@ -11,6 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from samekind._version import __version__
+from samekind.cli.compact import compact
 from samekind.cli.demo import demo
 from samekind.cli.encode import encode
 from samekind.cli.evaluate import evaluate
@@ -67,7 +68,7 @@ def _help(verb: Callable[..., None]) -> str:
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in inspect.cleandoc(verb.__doc__ or "").split("\n\n"))
 
 
-for verb in (extract, fit, verify, encode, index, search, serve, info, demo, lfw, retrieval, worker):
+for verb in (extract, fit, verify, encode, index, search, serve, info, compact, demo, lfw, retrieval, worker):
     app.command(help=_help(verb))(with_groups(verb))
 
 judge = typer.Typer(

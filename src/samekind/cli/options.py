@@ -114,7 +114,41 @@ class ClusterOptions:
         from samekind.compute.dask import tls
 
         security = tls(*(None if file is None else str(file) for file in (self.tls_ca, self.tls_cert, self.tls_key)))
-        return cluster(self.scheduler, workers=self.workers, n_jobs=jobs, shared=self.shared, security=security)
+        return cluster(
+            self.scheduler,
+            workers=self.workers,
+            n_jobs=jobs,
+            shared=self.shared,
+            stripes=self.copies_of_stripes(),
+            security=security,
+        )
+
+    def copies_of_stripes(self) -> Path | None:
+        """Where workers copy what they read of a store; extractions read none."""
+        return None
+
+
+@dataclass(frozen=True)
+class FitClusterOptions(ClusterOptions):
+    """Of verbs that learn from a store."""
+
+    stripes: Annotated[
+        Path | None,
+        typer.Option(
+            "--stripes",
+            metavar="DIR",
+            help="Folder on each worker's own disk: it copies the groups that it reads of the store there, once, and "
+            "later fits of the store use the copies.",
+        ),
+    ] = None
+
+    def around(self, jobs: int | None) -> AbstractContextManager[Any]:
+        if self.stripes is not None and self.scheduler is None and self.workers is None:
+            raise ValueError("--stripes is where workers keep copies: give --scheduler or --workers as well.")
+        return super().around(jobs)
+
+    def copies_of_stripes(self) -> Path | None:
+        return self.stripes
 
 
 @dataclass(frozen=True)

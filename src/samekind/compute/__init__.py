@@ -12,7 +12,8 @@
       '-- memory      what each of them may take of `memory_budget`     MemoryBudget
 
     beyond one machine: cluster (`samekind.cluster`, local processes), dask (DaskExecutor, run_worker; the only import
-    of dask), running (one operation on all workers), owners (who has which leaves), packing (bytes that travel)
+    of dask), running (one operation on all workers), owners (who has which leaves), packing (bytes that travel),
+    remarks (what workers have to say)
 
 `Objective` goes through the strips of a plan: for each tile it asks a source for distances, the relation for the pairs,
 the loss for weights, and hands them to a form of `kernels.laplacian`. Tiles, then reductions, then merging, as in

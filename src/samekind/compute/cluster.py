@@ -36,6 +36,7 @@ def cluster(
     workers: int | None = None,
     n_jobs: int | None = None,
     shared: str | os.PathLike[str] | None = None,
+    stripes: str | os.PathLike[str] | None = None,
     security: Any = None,
     limits: Any = None,
 ) -> Iterator[Executor]:
@@ -53,6 +54,9 @@ def cluster(
     shared : path or None
         A folder that all machines see, for arrays that are learned from and are in no store. Default: the system's
         temporary folder, which does for workers on this machine.
+    stripes : path or None
+        A folder of each worker's own disk: a worker copies the feature groups that it reads of a store there, once,
+        and reads the copies afterwards, also in later fits of the same store. None: the store is read at each use.
     security : distributed.Security or None
         TLS certificates and keys.
     limits : samekind.compute.dask.Limits or None
@@ -71,7 +75,9 @@ def cluster(
         if address is None:
             assert workers is not None
             address = stack.enter_context(local_cluster(workers))
-        executor = stack.enter_context(DaskExecutor(address, n_jobs, shared=shared, security=security, limits=limits))
+        executor = stack.enter_context(
+            DaskExecutor(address, n_jobs, shared=shared, stripes=stripes, security=security, limits=limits)
+        )
         token = _current.set(executor)
         try:
             yield executor
@@ -88,7 +94,7 @@ def local_cluster(n_workers: int) -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="samekind-") as folder, contextlib.ExitStack() as stack:
         file = Path(folder) / "scheduler.json"
         stack.enter_context(process(scheduler_command(file), Path(folder) / "scheduler.log"))
-        address = _address(file, Path(folder) / "scheduler.log")
+        address = scheduler_address(file, Path(folder) / "scheduler.log")
         for number in range(n_workers):
             command = [sys.executable, "-m", "samekind", "worker", address, "--jobs", str(threads)]
             stack.enter_context(process([*command, "--name", f"local-{number}"], Path(folder) / f"{number}.log"))
@@ -101,7 +107,7 @@ def scheduler_command(file: Path, port: int = 0, host: str = "127.0.0.1") -> lis
     return [sys.executable, "-m", "distributed.cli.dask_scheduler", *own]
 
 
-def _address(file: Path, log: Path) -> str:
+def scheduler_address(file: Path, log: Path) -> str:
     import json
 
     until = time.monotonic() + STARTED_WITHIN

@@ -92,6 +92,8 @@ class DaskExecutor(Executor):
     shared : path or None
         A folder that this process and all workers see, for arrays in memory; None: the system's temporary folder, which
         does for workers on this machine. Stores on disk must be at the same path everywhere.
+    stripes : path or None
+        A folder of each worker's own disk, into which it copies the groups that it reads of stores.
     security : distributed.Security or None
         TLS certificates, as `dask.distributed` has them.
     """
@@ -104,6 +106,7 @@ class DaskExecutor(Executor):
         n_jobs: int | None = None,
         *,
         shared: str | os.PathLike[str] | None = None,
+        stripes: str | os.PathLike[str] | None = None,
         security: Any = None,
         limits: Limits | None = None,
     ):
@@ -114,13 +117,16 @@ class DaskExecutor(Executor):
         self.traffic = Traffic()
         self.given_up: list[str] = []  # workers that died or hung, for those who want to know
         self._local = Executor(n_jobs)
-        self._shared = SharedFolder(Path(shared or tempfile.gettempdir()))
+        self._shared = SharedFolder(
+            Path(shared or tempfile.gettempdir()), None if stripes is None else Path(stripes).absolute()
+        )
         self._known: dict[str, dict[str, int]] = {}  # worker -> site -> entries of its log that it has
         self._ended: list[str] = []  # sites that nobody here needs any more
         self._owners: dict[str, Owners] = {}
         self._addresses: dict[str, str] = {}  # of the workers that are there, by name
         self._seen: dict[str, tuple[float, float]] = {}  # worker -> last sign of life, and seconds of silence since
         self._looked = time.monotonic()
+        self._said: set[str] = set()  # of what workers had to say
         self._checked: set[str] = set()  # workers whose processor and versions were compared
         self._client: Any = None
         self._connect()
@@ -184,7 +190,8 @@ class DaskExecutor(Executor):
     ) -> Iterator[tuple[Sequence[int], Any]]:
         def shares(workers: Sequence[str], items: Sequence[int] | None) -> dict[str, list[int]]:
             chosen = range(len(groups)) if items is None else items
-            made = striped([groups[at] for at in chosen], workers)
+            # By name: those of an earlier fit get the groups again that they may have copies of.
+            made = striped([groups[at] for at in chosen], sorted(workers))
             return {worker: [chosen[at] for at in places] for worker, places in made.items()}
 
         if not len(groups):
@@ -294,6 +301,14 @@ class DaskExecutor(Executor):
                     UserWarning,
                     stacklevel=2,
                 )
+
+    def _say(self, worker: str, remarks: Sequence[str]) -> None:
+        """Warn, once, of what went wrong on a worker that could go on."""
+        for remark in remarks:
+            said = f"Worker {worker}: {remark}"
+            if said not in self._said:
+                self._said.add(said)
+                warnings.warn(said, UserWarning, stacklevel=2)
 
     def _ended_for(self, worker: str) -> list[str]:
         """Sites that the driver is done with, and the worker may still have."""

@@ -51,7 +51,7 @@ class MemoryBudget:
         return int(self.total * self.shares.classes)
 
 
-def parse_bytes(budget: int | str) -> int:
+def parse_bytes(budget: int | str, name: str = "memory_budget") -> int:
     """A positive number of bytes from a number or from a text like "512MB"."""
     if isinstance(budget, str):
         match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMG]?I?B)\s*", budget.upper())
@@ -60,6 +60,5 @@ def parse_bytes(budget: int | str) -> int:
     elif isinstance(budget, Integral) and not isinstance(budget, bool) and budget > 0:
         return int(budget)
     raise ValueError(
-        f"memory_budget={budget!r} is no amount of memory: "
-        'give a positive number of bytes or a text like "512MB" or "2GiB".'
+        f'{name}={budget!r} is no amount of memory: give a positive number of bytes or a text like "512MB" or "2GiB".'
     )

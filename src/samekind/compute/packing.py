@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from samekind.feature_store import FeatureStore
 from samekind.files import whole_file
 
 LARGE = 1 << 20  # bytes of an array from which on it is a file
@@ -38,9 +39,13 @@ def packed(value: Any) -> Packed:
 
 
 class SharedFolder:
-    """Packs recipes, their large arrays into files of a new folder below `parent`, which `close` removes."""
+    """Packs recipes, their large arrays into files of a new folder below `parent`, which `close` removes.
 
-    def __init__(self, parent: Path):
+    `stripes`: a folder of each worker's own disk, into which workers copy what they read of stores.
+    """
+
+    def __init__(self, parent: Path, stripes: Path | None = None):
+        self.stripes = stripes
         self.folder = Path(parent).absolute() / f"samekind-cluster-{secrets.token_hex(6)}"
         self.folder.mkdir(parents=True)
         self._files: dict[int, tuple[weakref.ref[NDArray[Any]], Path]] = {}  # by the array's id
@@ -75,6 +80,9 @@ class _Pickler(pickle.Pickler):
     def reducer_override(self, value: Any) -> Any:
         if type(value) in (np.ndarray, np.memmap) and value.nbytes >= LARGE and value.dtype.kind in "fiub":
             return open_array, (str(self.shared.path_of(value)),)
+        if self.shared.stripes is not None and isinstance(value, FeatureStore):
+            copied = value.copied_into(self.shared.stripes)
+            return NotImplemented if copied is value else copied.__reduce__()
         return NotImplemented
 
 

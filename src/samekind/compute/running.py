@@ -165,6 +165,7 @@ class Run:
             self._submit(task.worker, task.share, everything=answer.site, has=None if answer.site else answer.entries)
             return
         self.executor._known[task.worker][self.site.token] = len(self.site.log)
+        self.executor._say(task.worker, answer.remarks)
         yield task.share, answer.result
 
     def _failed(self, task: Task, error: BaseException) -> None:

@@ -24,6 +24,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from samekind.compute import remarks
+
 MOST_SITES = 4  # that a worker keeps: those of two families with held-out anchors
 
 Share = Sequence[int]  # leaves of a plan, or feature groups
@@ -109,6 +111,7 @@ class Missing:
 class Done:
     result: Any
     seconds: float
+    remarks: Sequence[str] = ()  # what went wrong without stopping the work
 
 
 _sites: defaultdict[str, OrderedDict[str, Site]] = defaultdict(OrderedDict)  # of each worker in this process
@@ -122,6 +125,7 @@ def perform(message: Message) -> Done | Missing:
     sites = _sites[message.worker]
     with _working[message.worker]:
         began = time.perf_counter()
+        remarks.listen()
         for token in message.ended:
             sites.pop(token, None)
         site = sites.get(message.token)
@@ -137,7 +141,7 @@ def perform(message: Message) -> Done | Missing:
         site.log[message.since :] = message.log
         result = message.operation(site.objective, message.share, *message.arguments.load())
         site.close_opened()
-        return Done(result, time.perf_counter() - began)
+        return Done(result, time.perf_counter() - began, remarks.taken())
 
 
 def forget(worker: str, tokens: Sequence[str]) -> None:

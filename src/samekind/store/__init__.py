@@ -8,9 +8,11 @@
                     views    some samples, some groups, roots of the numbers, means of mirror images; nothing is copied
       WhitenedStore whiten   groups whitened by PCA on the training samples (section 4 of arXiv:1212.6094)
 
-    writer      makes a DiskStore shard by shard                 called by extraction
+    writer      makes a DiskStore shard by shard                 called by extraction, compaction
+    compaction  makes one of another, with larger shards         called by cli.compact
     verifying   whether an array is as it was written            called by disk, writer
     base        panels_of: all groups, some side by side         called by solvers, estimators
+    stripes     copies of a DiskStore's groups on another disk   opened by workers of a cluster (compute.packing)
     scan        many groups at once, stacked in one buffer       called by solvers.selection
 
 `estimators.data` puts them together: RowsOf(store, rows), whitened where asked for, is what solvers see. `model` reads
@@ -23,6 +25,7 @@ from samekind.store.base import centred, panels_of
 from samekind.store.disk import DiskStore, ReadOptions
 from samekind.store.groups import FeatureGroups
 from samekind.store.manifest import Family, StoreError
+from samekind.store.stripes import StripedStore
 from samekind.store.views import GroupsOf, RootsOf, RowsOf
 from samekind.store.whiten import WhitenedStore, Whitening
 from samekind.store.writer import Shard, StoreWriter, shard_rows_for
@@ -41,6 +44,7 @@ __all__ = [
     "Shard",
     "StoreError",
     "StoreWriter",
+    "StripedStore",
     "WhitenedStore",
     "Whitening",
     "centred",

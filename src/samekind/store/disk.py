@@ -209,7 +209,7 @@ class DiskStore(FeatureStore):
         if not self.complete:
             raise ValueError(
                 f"The store {self.path} is unfinished: {len(self)} of {self.planned} pictures are in it. Run the "
-                "same `samekind extract` again to finish it."
+                "same `samekind extract`, or `samekind compact`, again to finish it."
             )
 
     @property
@@ -240,23 +240,27 @@ class DiskStore(FeatureStore):
         self, groups: Sequence[int], rows: ArrayLike, out: NDArray[np.float32] | None = None
     ) -> NDArray[np.float32]:
         """Some groups side by side, for some rows in this order: (len(rows), sum of sizes), into `out` if given."""
-        chosen = _indices(groups, len(self.group_sizes), "group")
-        wanted = _indices(rows, self.n_rows, "row")
+        chosen = checked_indices(groups, len(self.group_sizes), "group")
+        wanted = checked_indices(rows, self.n_rows, "row")
         shape = (len(wanted), int(self.group_sizes[chosen].sum()))
         panel = np.empty(shape, _PANEL) if out is None else _checked_out(out, shape)
         parts, pieces = list(self._parts(chosen)), self._pieces(wanted)
-        n_threads = 1 if panel.nbytes < self.options.worth_threads else effective_threads(self.n_jobs)
+        n_threads = self.n_threads_for(panel.nbytes)
         with ThreadPool(n_threads) as pool:
             pool.run(lambda at: self._gather(pieces[at::n_threads], parts, panel), range(n_threads))
         return panel
+
+    def n_threads_for(self, nbytes: int) -> int:
+        """That gather a panel of so many bytes."""
+        return 1 if nbytes < self.options.worth_threads else effective_threads(self.n_jobs)
 
     def stacked(
         self, groups: Sequence[int], rows: ArrayLike, means: NDArray[np.float32], out: NDArray[np.float32]
     ) -> None:
         from samekind.kernels.halves import gather_stacked
 
-        chosen = _indices(groups, len(self.group_sizes), "group")
-        wanted = _indices(rows, self.n_rows, "row")
+        chosen = checked_indices(groups, len(self.group_sizes), "group")
+        wanted = checked_indices(rows, self.n_rows, "row")
         order = np.arange(len(chosen))
         parts = [(part, order[here]) for part, here in self._parts_and_places(chosen)]
         for piece in self._pieces(wanted):
@@ -269,7 +273,7 @@ class DiskStore(FeatureStore):
 
         Else it reads whole stretches of the files, and what lies between the groups may drive them out of memory.
         """
-        chosen = _indices(groups, len(self.group_sizes), "group")
+        chosen = checked_indices(groups, len(self.group_sizes), "group")
         nbytes = self.n_rows * int(self.group_sizes[chosen].sum()) * STORED.itemsize
         if not hasattr(mmap, "MADV_WILLNEED") or nbytes > self.options.cache_share * _physical_memory():
             return
@@ -278,6 +282,15 @@ class DiskStore(FeatureStore):
                 wanted = np.sort(part.groups)
                 for number in (number for number, record in self.records.items() if record.rows):
                     self._array(part.family, number).read_ahead(wanted)
+
+    def copied_into(self, folder: str | os.PathLike[str]) -> FeatureStore:
+        from samekind.store.stripes import StripedStore
+
+        return StripedStore(self, folder)
+
+    def shard_array(self, family: Family, number: int) -> NDArray[np.float16]:
+        """What a shard holds of a family, (K, n, d), as it is on disk."""
+        return self._array(family, number).bits.view(STORED)
 
     def verify(self) -> None:
         """Compare every array with its checksum; `StoreError` names the first that differs, or is not finite."""
@@ -370,7 +383,7 @@ def _checked_out(out: NDArray[np.float32], shape: tuple[int, int]) -> NDArray[np
     return out
 
 
-def _indices(given: ArrayLike, n: int, kind: str) -> IntArray:
+def checked_indices(given: ArrayLike, n: int, kind: str) -> IntArray:
     indices = np.asarray(given)
     if indices.ndim != 1 or (indices.size and not np.issubdtype(indices.dtype, np.integer)):
         raise IndexError(f"{kind}s must be a list or a 1-d array of whole numbers, not {given!r:.80}.")

@@ -148,7 +148,7 @@ class GroupsOf(_AllSamples):
         self.store.stacked(self.chosen[list(groups)].tolist(), rows, means, out)
 
 
-class _AllGroups(_AllSamples):
+class AllGroups(_AllSamples):
     """What a view that changes numbers, not groups, has from the store."""
 
     @property
@@ -160,7 +160,7 @@ class _AllGroups(_AllSamples):
         return self.store.families
 
 
-class CopyOf(_AllGroups):
+class CopyOf(AllGroups):
     """A store with a copy of some samples in memory, for few that are read again and again; no others are read."""
 
     def __init__(self, store: FeatureStore, rows: IntArray):
@@ -184,7 +184,7 @@ class CopyOf(_AllGroups):
         return self.store.content_digest()
 
 
-class RootsOf(_AllGroups):
+class RootsOf(AllGroups):
     """A view of a store in which the numbers of some families, none negative, are their square roots.
 
     `families` names them, None means all; the others stay as they are. `front_end` says how images become such numbers.
@@ -222,7 +222,7 @@ class RootsOf(_AllGroups):
             Z -= means[j, :size]
 
 
-class MirrorMeansOf(_AllGroups):
+class MirrorMeansOf(AllGroups):
     """A view of a store whose rows are means of the descriptors of a picture and of its mirror image.
 
     Group k is `(x_k + mirrored(x_m)) / 2` with m = mirror_groups[k], the group that shows the mirror image of k's

@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from samekind.files import lock_folder, whole_file, write_whole
+from samekind.files import LEFTOVERS, lock_folder, whole_file, write_whole
 from samekind.store.disk import DiskStore
 from samekind.store.manifest import (
     MANIFEST,
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 MOST_SHARD_ROWS = 1024
 LOCK = ".lock"
-LEFTOVERS = ".samekind-*.tmp"  # of `whole_file`, when it is killed
 
 
 class Shard(NamedTuple):
@@ -76,16 +75,40 @@ class StoreWriter:
         folder = Path(path)
         empty = Manifest(tuple(families), json.loads(json.dumps(dict(front_end))), shard_rows, (), ())
         _check_new(empty, images)
+
+        def plan(store: DiskStore | None) -> Manifest:
+            if store:
+                _check_same(folder, store.manifest, empty)
+            again = _skipped_for_good(store) if store and retry else set()
+            return _extended(folder, store.manifest if store else empty, images, again)
+
+        return cls._planned(folder, plan)
+
+    @classmethod
+    def following(cls, path: str | os.PathLike[str], manifest: Manifest) -> StoreWriter:
+        """Make a store by a plan, or go on with one that was begun by the same plan."""
+        folder = Path(path)
+
+        def plan(store: DiskStore | None) -> Manifest:
+            if store and store.manifest != manifest:
+                raise StoreError(
+                    f"{folder}: there is another store in this folder, or one that was begun with shards of another "
+                    "size. Choose another folder, or the size of before."
+                )
+            return manifest
+
+        return cls._planned(folder, plan)
+
+    @classmethod
+    def _planned(cls, folder: Path, plan: Callable[[DiskStore | None], Manifest]) -> StoreWriter:
+        """With the manifest that is planned for what is in the folder, if anything."""
         _make_folder(folder)
         lock = _locked(folder)
         try:
             for leftover in folder.glob(LEFTOVERS):
                 leftover.unlink(missing_ok=True)
             store = DiskStore.open(folder) if (folder / MANIFEST).exists() else None
-            if store:
-                _check_same(folder, store.manifest, empty)
-            again = _skipped_for_good(store) if store and retry else set()
-            manifest = _extended(folder, store.manifest if store else empty, images, again)
+            manifest = plan(store)
             if not store or manifest != store.manifest:
                 write_whole(folder / MANIFEST, manifest.to_text())
         except BaseException:
@@ -119,7 +142,8 @@ class StoreWriter:
         if needed > free:
             problem = (
                 f"The disk has too little room: the store needs up to {needed / 1e9:,.2f} GB more, and "
-                f"{free / 1e9:,.2f} GB are free. Make room, or ask for fewer regions in a new folder"
+                f"{free / 1e9:,.2f} GB are free. Make room, choose a folder on another disk, or ask `samekind extract` "
+                "for fewer regions"
             )
             raise OSError(errno.ENOSPC, problem, str(self.path))
 
@@ -143,15 +167,26 @@ class StoreWriter:
         self._check_images(shard, kept, skipped, digests)
         self._check_arrays(arrays, [shard.images[row][0] for row in kept])
         start = self.manifest.shards[shard.number].start
+        record = ShardRecord(
+            [start + row for row in kept],
+            [{"id": image, "reason": reason} for image, reason in skipped.items()],
+            [{"id": image, "note": note} for image, several in notes.items() for note in several],
+            list(digests),
+            {},
+        )
+        self._write(shard.number, arrays, record)
+
+    def write_joined(self, number: int, arrays: Mapping[str, NDArray[np.float16]], record: ShardRecord) -> None:
+        """Write a shard whole, of which everything is known but the checksums."""
+        if self._is_written(number):
+            raise ValueError(f"Shard {number} is written already: write those of pending() only.")
+        self._check_arrays(arrays, [self.manifest.images[row][0] for row in record.rows])
+        self._write(number, arrays, record)
+
+    def _write(self, number: int, arrays: Mapping[str, NDArray[np.float16]], record: ShardRecord) -> None:
         try:
-            record = ShardRecord(
-                [start + row for row in kept],
-                [{"id": image, "reason": reason} for image, reason in skipped.items()],
-                [{"id": image, "note": note} for image, several in notes.items() for note in several],
-                list(digests),
-                self._write_arrays(shard.number, arrays),
-            )
-            write_whole(self.path / shard_file(shard.number), record.to_text())
+            record = replace(record, sha256=self._write_arrays(number, arrays))
+            write_whole(self.path / shard_file(number), record.to_text())
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise self._full(arrays) from error
@@ -257,7 +292,7 @@ def _make_folder(folder: Path) -> None:
 
 
 def _locked(folder: Path) -> FileLock:
-    busy = f"{folder}: another extraction is writing to this store. Wait until it ends, or choose another folder."
+    busy = f"{folder}: another process is writing to this store. Wait until it ends, or choose another folder."
     return lock_folder(folder, LOCK, StoreError(busy))
 
 
