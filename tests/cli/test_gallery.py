@@ -87,14 +87,19 @@ def test_search_finds_the_picture_itself_first(home, gallery):
     assert "40 entries" in shown.stdout
 
 
-def test_search_says_what_a_threshold_means_for_this_many_entries(home, gallery):
+def test_search_says_what_a_threshold_means_for_this_many_people(home, gallery):
     calibration = Metric.load(home / "model").calibration
     result = as_json("search", gallery, home / "pictures/person 03/1.png", "--far", 0.1)
     chance = result["false_match"]
     assert chance["rate"] == pytest.approx(0.1, rel=0.05)
-    assert chance["chance"] == pytest.approx(1 - 0.9**40, rel=0.01)
+    assert (chance["n_people"], chance["n_entries"], result["people"]) == (10, 40, 10)
+    assert chance["by_people"] == pytest.approx(1 - 0.9**10, rel=0.05)
+    assert chance["by_entries"] == pytest.approx(1 - 0.9**40, rel=0.01)
     low, high = chance["interval"]
-    assert low <= chance["chance"] <= high
+    assert low <= chance["by_people"] <= chance["by_entries"] <= high
+    shown = run("search", gallery, home / "pictures/person 03/1.png", "--far", 0.1).stdout
+    assert "40 entries of 10 people" in shown
+    assert "among 10 people with 40 entries" in " ".join(shown.split())
     assert "supports rates from" in result["advice"]
     assert result["threshold"] == pytest.approx(calibration.threshold_at(0.1))
     assert "was asked for" in refused("search", gallery, home / "pictures/person 03/1.png", "--far", 1e-9)
@@ -105,7 +110,10 @@ def test_search_by_label_and_status_of_no_match(home, gallery):
     result = as_json("search", gallery, picture, "--label", "person 04", "--label", "person 05")
     assert {hit["label"] for hit in result["hits"]} == {"person 04", "person 05"}
     assert result["searched"] == 8
-    assert run("search", gallery, picture, "--label", "nobody").exit_code == 1
+    assert (result["people"], result["false_match"]["n_people"]) == (2, 2)
+    nobody = as_json("search", gallery, picture, "--label", "nobody", status=1)
+    assert (nobody["hits"], nobody["searched"], nobody["people"], nobody["false_match"]) == ([], 0, 0, None)
+    assert "no entry has a label that was asked for" in nobody["advice"]
 
 
 def test_remove_erases_and_says_so(gallery):

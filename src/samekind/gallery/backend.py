@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from samekind.gallery.forms import CodeForm
-from samekind.gallery.records import Answer, Record, Removal
+from samekind.gallery.records import Answer, Record, Removal, Size
 
 if TYPE_CHECKING:
     from samekind.gallery.recall import IndexReport
@@ -40,6 +40,9 @@ class Backend(ABC):
 
     @abstractmethod
     def _records_by_id(self, ids: Sequence[int]) -> dict[int, Record]: ...
+
+    @abstractmethod
+    def _size(self, labels: Sequence[str] | None) -> Size: ...
 
     @abstractmethod
     def _model_in_use(self) -> int:

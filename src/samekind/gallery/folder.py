@@ -19,7 +19,7 @@ from samekind.gallery.errors import GalleryError
 from samekind.gallery.forms import CodeForm
 from samekind.gallery.gallery import PLAIN, Gallery, no_progress
 from samekind.gallery.layout import MODEL_END, Layout, fsync_folder
-from samekind.gallery.records import COLUMNS, Answer, Record, Removal, now, records_by_id
+from samekind.gallery.records import COLUMNS, SIZE, Answer, Record, Removal, Size, now, records_by_id
 from samekind.gallery.transactions import FolderTransactions
 from samekind.gallery.view import View
 from samekind.gallery.writing import Place
@@ -134,6 +134,17 @@ class FolderGallery(FolderTransactions, Gallery):
                 (place,) = self._writer(state).append(code)
                 database.run("INSERT INTO places VALUES (?, ?, ?)", (*place, id))
         self._finish_erasing()
+
+    def _size(self, labels: Sequence[str] | None) -> Size:
+        if labels is not None:
+            counts = [int(self._reads.one("SELECT count(*) FROM records WHERE label = ?", (at,))[0]) for at in labels]
+            return Size(sum(counts), len(counts) - counts.count(0))
+        with self._reads.reading():
+            revision = self._state().revision
+            if self._size_at is None or self._size_at[0] != revision:
+                row = self._reads.one(f"{SIZE} (SELECT label, count(*) AS n FROM records GROUP BY label)")
+                self._size_at = revision, Size(*row)
+            return self._size_at[1]
 
     def _id_range(self) -> tuple[int, int]:
         lowest, highest = self._reads.one("SELECT coalesce(min(id), 0), coalesce(max(id), 0) FROM records")

@@ -16,11 +16,12 @@ from samekind.gallery.backend import Backend, Codes, Progress
 from samekind.gallery.errors import GalleryError
 from samekind.gallery.forms import CodeForm
 from samekind.gallery.layout import Layout
-from samekind.gallery.records import TEXTS, Answer, Record, Removal, check_text, checked_texts, now
+from samekind.gallery.records import TEXTS, Answer, Record, Removal, Size, check_text, checked_texts, now
 from samekind.model.calibration import Calibration
 from samekind.model.metric import Metric
 
 if TYPE_CHECKING:
+    from samekind.gallery.chances import FalseMatchChance
     from samekind.gallery.checking import CheckReport
     from samekind.gallery.doctor import Diagnosis
     from samekind.gallery.recall import IndexReport
@@ -32,6 +33,11 @@ PLAIN = "plain codes"  # fingerprint of codes that come from no model
 
 
 def no_progress(done: int, total: int) -> None: ...
+
+
+def _labels(given: str | Iterable[str] | None) -> list[str] | None:
+    """Each once; None for all entries, those without a label too."""
+    return None if given is None else [given] if isinstance(given, str) else list(dict.fromkeys(given))
 
 
 class Gallery(Backend):
@@ -305,11 +311,29 @@ class Gallery(Backend):
             raise GalleryError(f"k={k}: ask for one neighbour at least.")
         if not isinstance(model, int):
             self.check_model(model)
-        labels = None if label is None else [label] if isinstance(label, str) else list(label)
+        labels = _labels(label)
         number = model if isinstance(model, int) else None
         if approximate and number is None:
             return self._approximate_answers(rows, k, labels, n_jobs)
         return self._answers(rows, k, labels, number, n_jobs, one)
+
+    def size(self, label: str | Iterable[str] | None = None) -> Size:
+        """How many entries a search goes through, and of how many people; `label` as in `search`."""
+        return self._size(_labels(label))
+
+    def false_match_chance(
+        self, threshold: float, *, label: str | Iterable[str] | None = None, calibration: Calibration | None = None
+    ) -> FalseMatchChance | None:
+        """What a threshold means for a gallery of this size: the chance of any false match among its people.
+
+        The calibration is the model's own, unless another is given. None where it supports no false match rate, or
+        where there is nobody.
+        """
+        from samekind.gallery.chances import false_match_chance
+
+        if calibration is None and self.model is not None:
+            calibration = self.model.calibration
+        return false_match_chance(calibration, threshold, self.size(label))
 
     def build_index(
         self, *, recall: float = 0.95, k: int = 10, n_queries: int = 200, progress: Progress = no_progress

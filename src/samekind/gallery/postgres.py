@@ -20,7 +20,7 @@ from samekind.gallery.forms import CodeForm
 from samekind.gallery.gallery import PLAIN, Gallery, no_progress
 from samekind.gallery.postgres_search import ModelCodes, build_index
 from samekind.gallery.postgres_tables import add_model, check_format, forget_model, make_tables, read_model
-from samekind.gallery.records import COLUMNS, Answer, Record, Removal
+from samekind.gallery.records import COLUMNS, SIZE, Answer, Record, Removal, Size
 from samekind.gallery.server import Server, ServerError, packed_codes, unpacked_codes
 
 if TYPE_CHECKING:
@@ -205,6 +205,12 @@ class PostgresGallery(Gallery):
     def thumbnail(self, id: int) -> bytes | None:
         rows = self._server.all("SELECT jpeg FROM thumbnails WHERE id = %s", (int(id),))
         return bytes(rows[0][0]) if rows else None
+
+    def _size(self, labels: Sequence[str] | None) -> Size:
+        where, given = ("", ()) if labels is None else ("WHERE label = ANY(%s)", (list(labels),))
+        query = f"{SIZE} (SELECT label, count(*) AS n FROM records {where} GROUP BY label) AS labels"
+        n_entries, n_people = self._server.one(query, given)
+        return Size(int(n_entries), int(n_people))
 
     def _id_range(self) -> tuple[int, int]:
         lowest, highest = self._server.one("SELECT coalesce(min(id), 0), coalesce(max(id), 0) FROM records")

@@ -11,6 +11,8 @@ from samekind.gallery.database import Database
 from samekind.gallery.errors import GalleryError
 from samekind.gallery.writing import Place
 
+# For a `Size`, over a subquery that gives each label and how many entries it has.
+SIZE = "SELECT coalesce(sum(n), 0), count(label) + coalesce(sum(CASE WHEN label IS NULL THEN n END), 0) FROM"
 TEXTS = ("label", "name", "source", "note")
 
 
@@ -57,6 +59,14 @@ class Answer:
     @property
     def n_excluded(self) -> int:
         return max(self.n_searched - self.n_computed, 0)
+
+
+@dataclass(frozen=True)
+class Size:
+    """How many entries there are, and of how many people: an entry without a label counts as a person of its own."""
+
+    n_entries: int
+    n_people: int
 
 
 @dataclass(frozen=True)

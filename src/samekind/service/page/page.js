@@ -324,6 +324,13 @@ function explained(why) {
     make("p", { class: "quiet" }, `Shown are the strongest of ${why.n_regions} regions; solid speaks for “same”, dashed against it. All of them sum to the distance.`));
 }
 
+const counted = (n, one, several) => `${n.toLocaleString("en")} ${n === 1 ? one : several}`;
+
+function searchedInWords(answer) {
+  const meaning = answer.false_match_in_words && ` At this threshold, ${answer.false_match_in_words}.`;
+  return `Searched: ${counted(answer.searched, "entry", "entries")} of ${counted(answer.people, "person", "people")}.${meaning}`;
+}
+
 let searching = 0;
 async function search() {
   const turn = ++searching;
@@ -337,7 +344,7 @@ async function search() {
     hits.append(make("h2", {}, "Nearest entries"));
     if (answer.hits.length) hits.append(make("ol", { class: "hits" }, ...answer.hits.map(hit)));
     else hits.append(make("p", { class: "notice" }, "The gallery is empty. Give this picture a label and add it."));
-    hits.append(make("p", { class: "quiet" }, `${answer.searched.toLocaleString("en")} entries were searched. ${answer.false_match_in_words}`));
+    hits.append(make("p", { class: "quiet" }, searchedInWords(answer)));
     refreshFigures();
   } catch (error) {
     if (turn === searching) hits.replaceChildren(make("p", { class: "notice" }, error.message));
