@@ -29,8 +29,17 @@ class Backend(ABC):
 
     @abstractmethod
     def _add(
-        self, codes: Codes, texts: Sequence[tuple[str | None, ...]], added: str, thumbnails: Sequence[bytes | None]
-    ) -> list[int]: ...
+        self,
+        codes: Codes,
+        texts: Sequence[tuple[str | None, ...]],
+        added: str,
+        thumbnails: Sequence[bytes | None],
+        once: bool,
+    ) -> list[int]:
+        """With `once`, 0 for those whose names other records have; no other writer adds a name meanwhile."""
+
+    @abstractmethod
+    def _names(self, among: Sequence[str] | None) -> set[str]: ...
 
     @abstractmethod
     def _remove(self, ids: tuple[int, ...]) -> Removal: ...

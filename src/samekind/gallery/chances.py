@@ -47,17 +47,20 @@ class FalseMatchChance:
                 f"{of_pair}: the calibration knows no lower rate, so that no chance of any false match among {whom} "
                 f"can be stated (it is at most {_share(self.by_entries)})"
             )
-        interval = (
-            "" if self.interval is None else f"95 % interval {_share(self.interval[0])} to {_share(self.interval[1])}"
-        )
         somebody = f"{of_pair}, so that a query of somebody who is not in the gallery has a chance of"
         if self.n_entries == self.n_people:
-            return f"{somebody} {_share(self.by_people)}{interval and f' ({interval})'} of any false match among {whom}"
+            return f"{somebody} {_share(self.by_people)}{self._in_brackets()} of any false match among {whom}"
         return (
-            f"{somebody} {_share(self.by_people)} to {_share(self.by_entries)}{interval and f' ({interval})'} of any "
-            f"false match among {whom}: the lower where all or none of a person's entries match, the higher where "
-            "each matches by itself"
+            f"{somebody} {_share(self.by_people)} to {_share(self.by_entries)}{self._in_brackets()} of any false match "
+            f"among {whom}: the lower where all or none of a person's entries match, the higher where each matches by "
+            "itself"
         )
+
+    def _in_brackets(self) -> str:
+        if self.interval is None:
+            return ""
+        low, high = self.interval
+        return f" (95 % interval {_share(low)} to {_share(high)})"
 
 
 def false_match_chance(calibration: Calibration | None, threshold: float, size: Size) -> FalseMatchChance | None:

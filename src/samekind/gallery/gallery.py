@@ -168,18 +168,20 @@ class Gallery(Backend):
         added: str | None = None,
         thumbnails: Sequence[bytes | None] | None = None,
         model: Metric | str | None = None,
+        once: bool = False,
     ) -> NDArray[np.int64]:
         """Add codes (n, length), or one (length,), with their records; returns their ids, all durable.
 
         A text may be one for all codes or a list with one for each. `model` (or its fingerprint) says where the codes
-        come from; those of another model than the gallery's are refused.
+        come from; those of another model than the gallery's are refused. With `once`, codes whose names records have
+        already are left out, also where another process adds the same at the same time; their ids are 0.
         """
         rows = self._checked_codes(codes)
         texts = checked_texts(len(rows), dict(zip(TEXTS, (label, name, source, note), strict=True)))
         if thumbnails is not None and len(thumbnails) != len(rows):
             raise GalleryError(f"thumbnails must be one for each of the {len(rows)} codes; got {len(thumbnails)}.")
         self.check_model(model)
-        ids = self._add(rows, texts, added or now(), thumbnails or [None] * len(rows))
+        ids = self._add(rows, texts, added or now(), thumbnails or [None] * len(rows), once)
         return np.array(ids, np.int64)
 
     def remove(self, ids: Iterable[int] | int) -> Removal:
@@ -239,9 +241,9 @@ class Gallery(Backend):
     def labels(self) -> dict[str | None, int]:
         """How many records each label has."""
 
-    @abstractmethod
-    def names(self) -> set[str]:
-        """Names of all records that have one."""
+    def names(self, among: Iterable[str] | None = None) -> set[str]:
+        """Names of all records that have one, or those of the given names that records have."""
+        return self._names(None if among is None else list(among))
 
     @abstractmethod
     def thumbnail(self, id: int) -> bytes | None: ...

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import Any
@@ -120,6 +120,30 @@ def check_text(name: str, text: str | None) -> None:
         (text or "").encode()
     except UnicodeEncodeError as error:
         raise GalleryError(f"The {name} {text!a} holds bytes that are no text. Give it another one.") from error
+
+
+def names_in(texts: Sequence[tuple[str | None, ...]]) -> list[str]:
+    return [name for text in texts if (name := text[TEXTS.index("name")]) is not None]
+
+
+def rows_of_new_names(texts: Sequence[tuple[str | None, ...]], known: Container[str]) -> list[int]:
+    """Rows whose names are not known, each name once; rows without a name are new."""
+    seen: set[str] = set()
+    rows: list[int] = []
+    for row, text in enumerate(texts):
+        name = text[TEXTS.index("name")]
+        if name is not None:
+            if name in known or name in seen:
+                continue
+            seen.add(name)
+        rows.append(row)
+    return rows
+
+
+def ids_of_rows(n: int, rows: Sequence[int], ids: Sequence[int]) -> list[int]:
+    """Of n rows, those that were added; 0 for the others."""
+    by_row = dict(zip(rows, ids, strict=True))
+    return [by_row.get(row, 0) for row in range(n)]
 
 
 def records_by_id(database: Database, ids: Sequence[int]) -> dict[int, Record]:
