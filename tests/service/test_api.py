@@ -121,7 +121,7 @@ def test_an_entry_is_added_found_and_erased(changing, own):
     assert changing.get("/api/info").json()["gallery"]["entries"] == 31
     removal = changing.delete(f"/api/entries/{entry['id']}").json()
     assert removal["ids"] == [entry["id"]]
-    assert "Erased 1 records" in removal["in_words"][0]
+    assert "Erased 1 record:" in removal["in_words"][0]
     refusal(changing.get(f"/api/entries/{entry['id']}"), 404, "no_such_entry")
     refusal(changing.delete(f"/api/entries/{entry['id']}"), 404, "no_such_entry")
     refusal(changing.get(f"/api/entries/{entry['id']}/thumbnail"), 404, "no_thumbnail")

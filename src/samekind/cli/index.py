@@ -8,7 +8,7 @@ import typer
 
 from samekind.cli.encode import labelled_by_folder, landmarks_of
 from samekind.cli.options import ModelArgument, OnError, PictureOptions, RunOptions
-from samekind.cli.output import Count, counting, duration, plural, say_error, say_facts, say_json
+from samekind.cli.output import Count, counting, duration, none_can, plural, say_error, say_facts, say_json
 from samekind.cli.pictures import encoder_of, say_skipped
 from samekind.cli.progress import interruptible
 
@@ -80,7 +80,7 @@ def index(
     else:
         _say_result(result)
     if new and len(skipped) == len(new):
-        say_error(f"None of the {plural(len(new), 'new file')} can be used, so nothing was added.")
+        say_error(f"{none_can(len(new), 'new file')} be used, so nothing was added.")
         raise typer.Exit(UNUSABLE)
 
 

@@ -58,6 +58,13 @@ def search(
         answer = opened.search(encoded.codes, k, label=label, approximate=approximate)
         size, problems = opened.size(label), opened.problems()
     found = search_answer(answer, size, metric, limit, prior)
+    if approximate and answer.exact:
+        why = (
+            "There is no index of all entries (`samekind gallery build-index`)"
+            if label is None
+            else "Labels were given"
+        )
+        problems = [*problems, f"{why}, so that the search was exact."]
     result = {"image": str(image), **found, "exact": answer.exact, "notes": encoded.notes, "problems": problems}
     if json:
         say_json(result)
@@ -80,7 +87,8 @@ def _say_result(result: dict[str, Any]) -> None:
         probability = "" if hit["probability"] is None else f"{hit['probability']:.1%}"
         texts = (hit["id"], hit["label"] or "", hit["name"] or "", f"{hit['distance']:.6g}", probability)
         table.add_row("same" if hit["same"] else "", *(Text(on_one_line(text)) for text in texts))
-    Console().print(table)
+    if result["hits"]:
+        Console().print(table)
     searched = f"{plural(result['searched'], 'entry', 'entries')} of {plural(result['people'], 'person', 'people')}"
     facts: list[tuple[str, object]] = [
         (

@@ -89,6 +89,9 @@ class FolderGallery(FolderTransactions, Gallery):
     def name(self) -> str:
         return self.path.name
 
+    def is_same_as(self, other: Gallery) -> bool:
+        return isinstance(other, FolderGallery) and self.path.samefile(other.path)
+
     def close(self) -> None:
         if self._writes is not None:
             if self._journal_waits:

@@ -116,6 +116,10 @@ class Gallery(Backend):
         """How many records there are."""
 
     @abstractmethod
+    def is_same_as(self, other: Gallery) -> bool:
+        """Whether both are one gallery, whatever their addresses."""
+
+    @abstractmethod
     def close(self) -> None: ...
 
     @property

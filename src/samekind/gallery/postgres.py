@@ -27,6 +27,7 @@ from samekind.gallery.records import (
     Record,
     Removal,
     Size,
+    counted,
     ids_of_rows,
     names_in,
     rows_of_new_names,
@@ -46,7 +47,7 @@ class ServerRemoval(Removal):
 
     def describe(self) -> list[str]:
         return [
-            f"Deleted {len(self.ids):,} records, their thumbnails, and {self.rows:,} rows of codes.",
+            f"Deleted {counted(len(self.ids), 'record')} with thumbnails, and {counted(self.rows, 'row')} of codes.",
             "Their bytes are still on the server's disk. `samekind gallery compact` writes the tables anew without "
             "them; the server's write-ahead log, replicas and backups are in the hands of its administrator.",
         ]
@@ -101,6 +102,10 @@ class PostgresGallery(Gallery):
     @property
     def name(self) -> str:
         return self._server.gallery
+
+    def is_same_as(self, other: Gallery) -> bool:
+        query = "SELECT gallery FROM state"
+        return isinstance(other, PostgresGallery) and bool(self._server.one(query) == other._server.one(query))
 
     def close(self) -> None:
         self._server.close()

@@ -78,9 +78,10 @@ class Removal:
     journal: bool
 
     def describe(self) -> list[str]:
+        records, rows = counted(len(self.ids), "record"), counted(self.rows, "row")
         lines = [
-            f"Erased {len(self.ids):,} records: their texts and thumbnails in the database, and {self.rows:,} rows of "
-            "codes with their quantised copies, are overwritten."
+            f"Erased {records}: texts and thumbnails in the database, and {rows} of codes with quantised copies, are "
+            "overwritten."
         ]
         if self.journal:
             lines.append("The database's journal is emptied.")
@@ -90,6 +91,10 @@ class Removal:
                 "emptied by the next change, or when the last process closes the gallery."
             )
         return lines
+
+
+def counted(n: int, what: str) -> str:
+    return f"{n:,} {what}" if n == 1 else f"{n:,} {what}s"
 
 
 def now() -> str:
