@@ -139,11 +139,9 @@ class Slot {
     const made = await call("POST", "/api/pictures", { body: this.blob, type: this.blob.type || "application/octet-stream" });
     if (turn !== this.turn) return;
     this.picture = made.picture;
-    const shown = this.part(".shown");
-    if (shown.hidden) { // the browser does not show it
-      shown.src = this.crop();
-      shown.hidden = false;
-      this.part(".empty").hidden = true;
+    if (this.part(".shown").hidden) { // the browser does not show it
+      this.part(".shown").src = this.crop();
+      this.uncover(true);
     }
     this.offerFaces(made.faces);
     this.part(".shown").alt = `${this.what}, ${made.width} by ${made.height} pixels`;
@@ -172,14 +170,19 @@ class Slot {
     shown.onerror = () => { // a kind of picture that the browser does not show, or none at all
       if (!shown.src.startsWith("blob:")) return;
       if (this.picture) shown.src = this.crop();
-      else shown.hidden = true, this.part(".empty").hidden = false;
+      else this.uncover(false);
     };
     if (url) shown.src = url;
     else shown.removeAttribute("src");
     shown.alt = ""; // until its size is known
-    shown.hidden = !url;
-    this.part(".empty").hidden = Boolean(url);
+    this.uncover(Boolean(url));
     this.part(".clear").hidden = !url;
+  }
+
+  /** The picture, or the words that ask for one. */
+  uncover(picture) {
+    this.part(".shown").hidden = !picture;
+    this.part(".empty").hidden = picture;
   }
 
   refuse(message) { this.part(".problem").textContent = message; }
