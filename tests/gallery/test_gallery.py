@@ -52,6 +52,28 @@ def check_finds(gallery, ids, codes, k=7):
         assert answer.n_searched == len(codes)
 
 
+def test_more_neighbours_than_records_are_all_of_them_also_where_rows_are_erased(gallery):
+    ids = gallery.add(made_codes(40))
+    gallery.remove(ids[:37])
+    for answer in (gallery.search(made_codes(1)[0], 10**12), gallery.search_many(made_codes(2), 10**12)[1]):
+        assert sorted(hit.record.id for hit in answer.hits) == ids[37:].tolist()
+    gallery.remove(ids[37:])
+    assert gallery.search(made_codes(1)[0], 10**12).hits == gallery.search_many(made_codes(2), 5)[1].hits == ()
+
+
+def test_a_name_is_added_once_where_that_is_asked_for(gallery):
+    codes = made_codes(5)
+    first = gallery.add(codes[:2], name=["a", "b"])
+    ids = gallery.add(codes, name=["b", "c", "c", None, "a"], thumbnails=[b"0", b"1", b"2", b"3", b"4"], once=True)
+    assert [at > 0 for at in ids] == [False, True, False, True, False]
+    assert gallery.names() == {"a", "b", "c"}
+    assert gallery.names(["c", "x"]) == {"c"}
+    assert np.array_equal(gallery.codes([*first, ids[1], ids[3]]), codes[[0, 1, 1, 3]])
+    assert (gallery.thumbnail(ids[1]), gallery.thumbnail(ids[3])) == (b"1", b"3")
+    assert gallery.add(codes[:1], name="a", once=True).tolist() == [0]
+    assert gallery.check().sound
+
+
 @pytest.mark.parametrize("n", [0, 1, 15, 16, 17, 47, 48, 49, 130])
 def test_search_finds_what_sorting_finds_in_any_number_of_blocks_and_segments(gallery, n):
     codes = made_codes(n)

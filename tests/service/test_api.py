@@ -101,7 +101,8 @@ def test_search_is_the_python_call(client, home):
     np.testing.assert_allclose(
         [hit["distance"] for hit in answer["hits"]], [hit.distance for hit in expected.hits], rtol=1e-4, atol=1e-5
     )
-    assert answer["searched"] == 30
+    assert (answer["searched"], answer["people"]) == (30, 10)
+    assert (answer["false_match"]["n_entries"], answer["false_match"]["n_people"]) == (30, 10)
     assert all("source" not in hit for hit in answer["hits"])
     only = client.post("/api/search", json={"picture": picture, "k": 100, "labels": ["person 02"]}).json()
     assert {hit["label"] for hit in only["hits"]} == {"person 02"}
@@ -120,7 +121,7 @@ def test_an_entry_is_added_found_and_erased(changing, own):
     assert changing.get("/api/info").json()["gallery"]["entries"] == 31
     removal = changing.delete(f"/api/entries/{entry['id']}").json()
     assert removal["ids"] == [entry["id"]]
-    assert "Erased 1 records" in removal["in_words"][0]
+    assert "Erased 1 record:" in removal["in_words"][0]
     refusal(changing.get(f"/api/entries/{entry['id']}"), 404, "no_such_entry")
     refusal(changing.delete(f"/api/entries/{entry['id']}"), 404, "no_such_entry")
     refusal(changing.get(f"/api/entries/{entry['id']}/thumbnail"), 404, "no_thumbnail")

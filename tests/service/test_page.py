@@ -178,7 +178,9 @@ def test_the_nearest_entries_are_shown(service, visit, home):
     with Gallery.open(home.gallery, read_only=True) as gallery:
         expected = gallery.search(home.metric.encode([home.picture(4, 3)])[0], 1).hits[0]
     assert expected.record.label in hits.first.inner_text()
-    assert "30 entries were searched" in page.locator("#hits").inner_text()
+    said = page.locator("#hits").inner_text()
+    assert "Searched: 30 entries of 10 people." in said
+    assert "any false match among 10 people with 30 entries" in said
     page.wait_for_function("[...document.querySelectorAll('.hits img')].some((each) => each.naturalWidth > 0)")
     look(page, "find")
 
@@ -240,10 +242,15 @@ def test_a_file_that_is_no_picture_is_explained(service, visit, tmp_path, home):
     page = visit(service)
     (tmp_path / "notes.txt").write_text("These are notes.")
     put(page, "a", tmp_path / "notes.txt")
-    assert "Send the bytes of a picture" in problem(page, "a")
+    assert "notes.txt is no picture. Choose a picture" in problem(page, "a")
     (tmp_path / "broken.png").write_bytes(home.picture(0, 0).read_bytes()[:500])
     put(page, "a", tmp_path / "broken.png")
     page.locator("[data-slot=a] .problem").filter(has_text="broken or cut off").wait_for()
+    assert "Choose another picture." in problem(page, "a")
+    (tmp_path / "empty.png").write_bytes(home.picture(0, 0).read_bytes()[:10])
+    put(page, "a", tmp_path / "empty.png")
+    page.locator("[data-slot=a] .problem").filter(has_text="broken header").wait_for()
+    page.locator("[data-slot=a] .what").filter(visible=True).wait_for()
     look(page, "wrong-file")
     put(page, "a", home.picture(0, 0))
     page.locator("[data-slot=a] .shown[alt*='44 by 60']").wait_for()
@@ -380,6 +387,39 @@ def test_a_service_that_is_gone_is_noticed(home, visit):
         page.locator("#lost").wait_for()
         assert "samekind serve" in page.locator("#lost").inner_text()
         look(page, "lost")
+
+
+def test_what_was_not_answered_is_asked_again_when_the_service_is_back(service, visit, home):
+    page = visit(service)
+    put(page, "a", home.picture(0, 0))
+    page.locator("[data-slot=a] .shown[alt*='44 by 60']").wait_for()
+    page.route("**/api/**", lambda route: route.abort())
+    put(page, "b", home.picture(0, 1))
+    assert "does not answer" in problem(page, "b")
+    page.locator("#retry").click()
+    assert page.locator("#lost").is_visible()
+    page.unroute("**/api/**")
+    page.locator("#retry").click()
+    page.locator("#why-title").wait_for()
+    assert page.locator("#lost").is_hidden()
+    assert page.locator("[data-slot=b] .problem").inner_text() == ""
+
+
+def test_after_a_restart_with_another_token_the_page_asks_for_it(home, visit):
+    with running(Engine(home.metric)) as service:
+        page = visit(service)
+        page.locator("#work").wait_for()
+        page.context.clear_cookies()
+        page.route("**/api/**", lambda route: route.abort())
+        put(page, "a", home.picture(0, 0))
+        page.locator("#lost").wait_for()
+        page.unroute("**/api/**")
+        page.locator("#retry").click()
+        page.locator("#sign-in").wait_for()
+        assert page.locator("#work").is_hidden()
+        page.get_by_label("Token").fill(TOKEN)
+        page.get_by_role("button", name="Continue").click()
+        page.locator("[data-slot=a] .shown[alt*='44 by 60']").wait_for()
 
 
 def test_pictures_that_were_let_go_are_sent_again(home, visit):

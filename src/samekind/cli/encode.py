@@ -17,7 +17,7 @@ from samekind.cli.output import (
     MOST_SHOWN,
     check_writable,
     duration,
-    plural,
+    none_can,
     say_error,
     say_facts,
     say_json,
@@ -84,7 +84,7 @@ def encode(
     elif kept:
         _say_result(result)
     if not kept:
-        say_error(f"None of the {plural(len(files), 'file')} can be used, so nothing was written.")
+        say_error(f"{none_can(len(files), 'file')} be used, so nothing was written.")
         say_list("Skipped", reasons(result["skipped"]), MOST_SHOWN, "--json shows all", stderr=True)
         raise typer.Exit(UNUSABLE)
 

@@ -10,6 +10,7 @@ from samekind.cli.options import LabelledImagesArgument, ModelArgument, PictureO
 from samekind.cli.output import (
     check_writable,
     duration,
+    none_can,
     plural,
     say_facts,
     say_json,
@@ -88,7 +89,7 @@ def _check_labels(labels: list[str], n_files: int) -> None:
     """Pairs of both kinds, and three neighbours of each picture, are needed."""
     n, n_labels = len(labels), len(set(labels))
     if not n:
-        raise ValueError(f"None of the {plural(n_files, 'file')} can be used, so there is nothing to judge.")
+        raise ValueError(f"{none_can(n_files, 'file')} be used, so there is nothing to judge.")
     if n_labels == 1:
         raise ValueError(f"All {plural(n, 'picture')} are of one label: give pictures of two labels at least.")
     if n_labels == n:

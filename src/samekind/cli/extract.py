@@ -10,7 +10,18 @@ import typer
 from samekind.cli.described import describe_store, reasons, say_store_lists, store_facts
 from samekind.cli.frontend import FrontEnd, FrontEndOptions
 from samekind.cli.options import ClusterOptions, LabelledImagesArgument, OnErrorOption, RunOptions, SeveralOption
-from samekind.cli.output import MOST_SHOWN, counting, duration, plural, say, say_error, say_facts, say_json, say_list
+from samekind.cli.output import (
+    MOST_SHOWN,
+    counting,
+    duration,
+    none_can,
+    plural,
+    say,
+    say_error,
+    say_facts,
+    say_json,
+    say_list,
+)
 from samekind.cli.progress import interruptible
 
 if TYPE_CHECKING:
@@ -114,7 +125,7 @@ def _say_result(result: dict[str, Any]) -> None:
 
 def _say_unusable(store: "DiskStore", removed: bool) -> None:
     skipped = store.skipped
-    problem = f"None of the {plural(len(skipped), 'file')} can be used, "
+    problem = f"{none_can(len(skipped), 'file')} be used, "
     say_error(problem + ("so no store was written." if removed else f"so the store {store.path} has no images."))
     say_list("Skipped", reasons(skipped), MOST_SHOWN, "--json shows all", stderr=True)
 

@@ -85,7 +85,7 @@ def remove(
         return
     for line in removal.describe():
         typer.echo(line)
-    typer.echo(f"{plural(left, 'record')} are left.")
+    typer.echo(f"{plural(left, 'record')} {'is' if left == 1 else 'are'} left.")
 
 
 def export(

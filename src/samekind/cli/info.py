@@ -48,8 +48,11 @@ def info(
 
 
 def _store(path: Path, check: bool) -> dict[str, Any]:
+    from samekind.gallery.database import FILE
     from samekind.store import DiskStore
 
+    if (path / FILE).is_file():
+        raise ValueError(f"{path} is a gallery: `samekind gallery info {path}` tells what is in it.")
     store = DiskStore.open(path)
     if check:
         with waiting("Comparing checksums", shown=True):

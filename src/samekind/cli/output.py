@@ -164,5 +164,9 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
-def plural(n: int, one: str) -> str:
-    return f"{n:,} {one if n == 1 else one + 's'}"
+def none_can(n: int, one: str) -> str:
+    return f"The only {one} cannot" if n == 1 else f"None of the {n:,} {one}s can"
+
+
+def plural(n: int, one: str, several: str | None = None) -> str:
+    return f"{n:,} {one if n == 1 else several or one + 's'}"

@@ -38,7 +38,7 @@ def search(
 
     Prints squared distances, probabilities of "same", and which entries are within the threshold. It says what the
     threshold means for a gallery of this size: the chance that a person who is not in it gets any false match. That
-    chance grows with the number of entries, so that a threshold for pairs is often too high for a gallery.
+    chance grows with the number of people, so that a threshold for pairs is often too high for a gallery.
 
     The exit status is 0 when an entry is within the threshold, or the model has none, 1 when there is no such entry,
     and 2 when there is no answer.
@@ -56,8 +56,15 @@ def search(
         points = landmarks_for(landmarks, {str(image): image})
         encoded = encoder_of(metric, landmarks=points, several=several).encode_each([(image, str(image))])
         answer = opened.search(encoded.codes, k, label=label, approximate=approximate)
-        problems = opened.problems()
-    found = search_answer(answer, metric, limit, prior)
+        size, problems = opened.size(label), opened.problems()
+    found = search_answer(answer, size, metric, limit, prior)
+    if approximate and answer.exact:
+        why = (
+            "There is no index of all entries (`samekind gallery build-index`)"
+            if label is None
+            else "Labels were given"
+        )
+        problems = [*problems, f"{why}, so that the search was exact."]
     result = {"image": str(image), **found, "exact": answer.exact, "notes": encoded.notes, "problems": problems}
     if json:
         say_json(result)
@@ -71,7 +78,7 @@ def _say_result(result: dict[str, Any]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from samekind.cli.output import Console, on_one_line
+    from samekind.cli.output import Console, on_one_line, plural
 
     table = Table()
     for column in ("", "id", "label", "name", "distance", "probability"):
@@ -80,13 +87,15 @@ def _say_result(result: dict[str, Any]) -> None:
         probability = "" if hit["probability"] is None else f"{hit['probability']:.1%}"
         texts = (hit["id"], hit["label"] or "", hit["name"] or "", f"{hit['distance']:.6g}", probability)
         table.add_row("same" if hit["same"] else "", *(Text(on_one_line(text)) for text in texts))
-    Console().print(table)
+    if result["hits"]:
+        Console().print(table)
+    searched = f"{plural(result['searched'], 'entry', 'entries')} of {plural(result['people'], 'person', 'people')}"
     facts: list[tuple[str, object]] = [
         (
             "Searched",
-            f"{result['searched']:,} entries; {result['excluded']:,} were excluded by their bound alone"
+            f"{searched}; {result['excluded']:,} were excluded by their bound alone"
             if result["exact"]
-            else f"{result['searched']:,} entries by an index, which may miss some of the nearest",
+            else f"{searched} by an index, which may miss some of the nearest",
         )
     ]
     if result["threshold"] is not None:

@@ -17,6 +17,7 @@
     postgres      galleries on a PostgreSQL server, with postgres_tables, _search, _check, and server, a connection
     recall        how much an approximate search misses, for galleries of any kind
     transfer, reencoding   to and from files, and to another model, for galleries of any kind
+    chances       what a threshold means for a gallery of some size
     doctor        likely mistakes among the entries, from all pairs of codes (`pairs`)
 
 Order of a write: rows to the files, fsync, then one commit of the database, which states that they exist. Order of an
@@ -24,9 +25,10 @@ erasure: one commit that takes rows from their records and lists them, then they
 Nothing here imports a solver.
 """
 
+from samekind.gallery.chances import FalseMatchChance
 from samekind.gallery.errors import GalleryError
 from samekind.gallery.gallery import Gallery
 from samekind.gallery.layout import Layout
-from samekind.gallery.records import Answer, Hit, Record, Removal
+from samekind.gallery.records import Answer, Hit, Record, Removal, Size
 
-__all__ = ["Answer", "Gallery", "GalleryError", "Hit", "Layout", "Record", "Removal"]
+__all__ = ["Answer", "FalseMatchChance", "Gallery", "GalleryError", "Hit", "Layout", "Record", "Removal", "Size"]

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from samekind.gallery.forms import CodeForm
-from samekind.gallery.records import Answer, Record, Removal
+from samekind.gallery.records import Answer, Record, Removal, Size
 
 if TYPE_CHECKING:
     from samekind.gallery.recall import IndexReport
@@ -29,8 +29,17 @@ class Backend(ABC):
 
     @abstractmethod
     def _add(
-        self, codes: Codes, texts: Sequence[tuple[str | None, ...]], added: str, thumbnails: Sequence[bytes | None]
-    ) -> list[int]: ...
+        self,
+        codes: Codes,
+        texts: Sequence[tuple[str | None, ...]],
+        added: str,
+        thumbnails: Sequence[bytes | None],
+        once: bool,
+    ) -> list[int]:
+        """With `once`, 0 for those whose names other records have; no other writer adds a name meanwhile."""
+
+    @abstractmethod
+    def _names(self, among: Sequence[str] | None) -> set[str]: ...
 
     @abstractmethod
     def _remove(self, ids: tuple[int, ...]) -> Removal: ...
@@ -40,6 +49,9 @@ class Backend(ABC):
 
     @abstractmethod
     def _records_by_id(self, ids: Sequence[int]) -> dict[int, Record]: ...
+
+    @abstractmethod
+    def _size(self, labels: Sequence[str] | None) -> Size: ...
 
     @abstractmethod
     def _model_in_use(self) -> int:

@@ -19,7 +19,19 @@ from samekind.gallery.errors import GalleryError
 from samekind.gallery.forms import CodeForm
 from samekind.gallery.gallery import PLAIN, Gallery, no_progress
 from samekind.gallery.layout import MODEL_END, Layout, fsync_folder
-from samekind.gallery.records import COLUMNS, Answer, Record, Removal, now, records_by_id
+from samekind.gallery.records import (
+    COLUMNS,
+    SIZE,
+    Answer,
+    Record,
+    Removal,
+    Size,
+    ids_of_rows,
+    names_in,
+    now,
+    records_by_id,
+    rows_of_new_names,
+)
 from samekind.gallery.transactions import FolderTransactions
 from samekind.gallery.view import View
 from samekind.gallery.writing import Place
@@ -42,9 +54,7 @@ class FolderGallery(FolderTransactions, Gallery):
         try:
             made.mkdir(parents=True)
             _write_new(made, form, layout)
-            if folder.exists():
-                folder.rmdir()
-            made.rename(folder)
+            _move_to(made, folder)
         except BaseException as error:
             shutil.rmtree(made, ignore_errors=True)
             if isinstance(error, sqlite3.Error):
@@ -79,6 +89,9 @@ class FolderGallery(FolderTransactions, Gallery):
     def name(self) -> str:
         return self.path.name
 
+    def is_same_as(self, other: Gallery) -> bool:
+        return isinstance(other, FolderGallery) and self.path.samefile(other.path)
+
     def close(self) -> None:
         if self._writes is not None:
             if self._journal_waits:
@@ -96,22 +109,28 @@ class FolderGallery(FolderTransactions, Gallery):
         return None if row[0] is None else int(row[0])
 
     def _add(
-        self, codes: Codes, texts: Sequence[tuple[str | None, ...]], added: str, thumbnails: Sequence[bytes | None]
+        self,
+        codes: Codes,
+        texts: Sequence[tuple[str | None, ...]],
+        added: str,
+        thumbnails: Sequence[bytes | None],
+        once: bool,
     ) -> list[int]:
         with self._writing() as state:
-            ids = self._new_ids(len(codes))
-            places = self._writer(state).append(codes)
             database = self._writable
+            rows = rows_of_new_names(texts, _names_of(database, names_in(texts))) if once else range(len(codes))
+            ids = self._new_ids(len(rows))
+            places = self._writer(state).append(codes[rows] if once else codes)
             database.run_many(
                 "INSERT INTO records (id, label, name, source, note, added) VALUES (?, ?, ?, ?, ?, ?)",
-                ((at, *text, added) for at, text in zip(ids, texts, strict=True)),
+                ((at, *texts[row], added) for at, row in zip(ids, rows, strict=True)),
             )
             database.run_many(
                 "INSERT INTO places VALUES (?, ?, ?)", ((*place, at) for place, at in zip(places, ids, strict=True))
             )
-            kept = [(at, jpeg) for at, jpeg in zip(ids, thumbnails, strict=True) if jpeg is not None]
+            kept = [(at, thumbnails[row]) for at, row in zip(ids, rows, strict=True) if thumbnails[row] is not None]
             database.run_many("INSERT INTO thumbnails VALUES (?, ?)", kept)
-        return ids
+        return ids_of_rows(len(codes), rows, ids)
 
     def _remove(self, ids: tuple[int, ...]) -> Removal:
         with self._writing(changes=True):
@@ -135,6 +154,17 @@ class FolderGallery(FolderTransactions, Gallery):
                 database.run("INSERT INTO places VALUES (?, ?, ?)", (*place, id))
         self._finish_erasing()
 
+    def _size(self, labels: Sequence[str] | None) -> Size:
+        if labels is not None:
+            counts = [int(self._reads.one("SELECT count(*) FROM records WHERE label = ?", (at,))[0]) for at in labels]
+            return Size(sum(counts), len(counts) - counts.count(0))
+        with self._reads.reading():
+            revision = self._state().revision
+            if self._size_at is None or self._size_at[0] != revision:
+                row = self._reads.one(f"{SIZE} (SELECT label, count(*) AS n FROM records GROUP BY label)")
+                self._size_at = revision, Size(*row)
+            return self._size_at[1]
+
     def _id_range(self) -> tuple[int, int]:
         lowest, highest = self._reads.one("SELECT coalesce(min(id), 0), coalesce(max(id), 0) FROM records")
         return lowest, highest
@@ -151,8 +181,8 @@ class FolderGallery(FolderTransactions, Gallery):
     def labels(self) -> dict[str | None, int]:
         return dict(self._reads.all("SELECT label, count(*) FROM records GROUP BY label ORDER BY label"))
 
-    def names(self) -> set[str]:
-        return {name for (name,) in self._reads.all("SELECT name FROM records WHERE name IS NOT NULL")}
+    def _names(self, among: Sequence[str] | None) -> set[str]:
+        return _names_of(self._reads, among)
 
     def thumbnail(self, id: int) -> bytes | None:
         row = self._reads.one("SELECT jpeg FROM thumbnails WHERE id = ?", (int(id),))
@@ -251,12 +281,29 @@ class FolderGallery(FolderTransactions, Gallery):
         return [segment.problem for segment in self._view().segments if segment.problem]
 
 
+def _names_of(database: Database, among: Sequence[str] | None) -> set[str]:
+    if among is None:
+        return {name for (name,) in database.all("SELECT name FROM records WHERE name IS NOT NULL")}
+    return {name for (name,) in database.all_among("SELECT name FROM records WHERE name IN", among)}
+
+
 def _codes_at(view: View, places: Sequence[Place]) -> Codes:
     segments = {segment.state.number: segment for segment in view.segments}
     codes = np.empty((len(places), view.form.length), np.float32)
     for at, (segment, row) in enumerate(places):
         codes[at] = segments[segment].codes[row]
     return codes
+
+
+def _move_to(made: Path, folder: Path) -> None:
+    """To its place, which may be an empty folder."""
+    try:
+        made.rename(folder)  # Windows refuses an empty folder, too
+    except OSError:
+        if not folder.is_dir() or Gallery.exists(folder):  # another process was faster
+            raise
+        folder.rmdir()
+        made.rename(folder)
 
 
 def _write_new(folder: Path, form: CodeForm, layout: Layout) -> None:

@@ -16,11 +16,12 @@ from samekind.gallery.backend import Backend, Codes, Progress
 from samekind.gallery.errors import GalleryError
 from samekind.gallery.forms import CodeForm
 from samekind.gallery.layout import Layout
-from samekind.gallery.records import TEXTS, Answer, Record, Removal, check_text, checked_texts, now
+from samekind.gallery.records import TEXTS, Answer, Record, Removal, Size, check_text, checked_texts, now
 from samekind.model.calibration import Calibration
 from samekind.model.metric import Metric
 
 if TYPE_CHECKING:
+    from samekind.gallery.chances import FalseMatchChance
     from samekind.gallery.checking import CheckReport
     from samekind.gallery.doctor import Diagnosis
     from samekind.gallery.recall import IndexReport
@@ -32,6 +33,11 @@ PLAIN = "plain codes"  # fingerprint of codes that come from no model
 
 
 def no_progress(done: int, total: int) -> None: ...
+
+
+def _labels(given: str | Iterable[str] | None) -> list[str] | None:
+    """Each once; None for all entries, those without a label too."""
+    return None if given is None else [given] if isinstance(given, str) else list(dict.fromkeys(given))
 
 
 class Gallery(Backend):
@@ -110,6 +116,10 @@ class Gallery(Backend):
         """How many records there are."""
 
     @abstractmethod
+    def is_same_as(self, other: Gallery) -> bool:
+        """Whether both are one gallery, whatever their addresses."""
+
+    @abstractmethod
     def close(self) -> None: ...
 
     @property
@@ -162,18 +172,20 @@ class Gallery(Backend):
         added: str | None = None,
         thumbnails: Sequence[bytes | None] | None = None,
         model: Metric | str | None = None,
+        once: bool = False,
     ) -> NDArray[np.int64]:
         """Add codes (n, length), or one (length,), with their records; returns their ids, all durable.
 
         A text may be one for all codes or a list with one for each. `model` (or its fingerprint) says where the codes
-        come from; those of another model than the gallery's are refused.
+        come from; those of another model than the gallery's are refused. With `once`, codes whose names records have
+        already are left out, also where another process adds the same at the same time; their ids are 0.
         """
         rows = self._checked_codes(codes)
         texts = checked_texts(len(rows), dict(zip(TEXTS, (label, name, source, note), strict=True)))
         if thumbnails is not None and len(thumbnails) != len(rows):
             raise GalleryError(f"thumbnails must be one for each of the {len(rows)} codes; got {len(thumbnails)}.")
         self.check_model(model)
-        ids = self._add(rows, texts, added or now(), thumbnails or [None] * len(rows))
+        ids = self._add(rows, texts, added or now(), thumbnails or [None] * len(rows), once)
         return np.array(ids, np.int64)
 
     def remove(self, ids: Iterable[int] | int) -> Removal:
@@ -233,9 +245,9 @@ class Gallery(Backend):
     def labels(self) -> dict[str | None, int]:
         """How many records each label has."""
 
-    @abstractmethod
-    def names(self) -> set[str]:
-        """Names of all records that have one."""
+    def names(self, among: Iterable[str] | None = None) -> set[str]:
+        """Names of all records that have one, or those of the given names that records have."""
+        return self._names(None if among is None else list(among))
 
     @abstractmethod
     def thumbnail(self, id: int) -> bytes | None: ...
@@ -305,11 +317,29 @@ class Gallery(Backend):
             raise GalleryError(f"k={k}: ask for one neighbour at least.")
         if not isinstance(model, int):
             self.check_model(model)
-        labels = None if label is None else [label] if isinstance(label, str) else list(label)
+        labels = _labels(label)
         number = model if isinstance(model, int) else None
         if approximate and number is None:
             return self._approximate_answers(rows, k, labels, n_jobs)
         return self._answers(rows, k, labels, number, n_jobs, one)
+
+    def size(self, label: str | Iterable[str] | None = None) -> Size:
+        """How many entries a search goes through, and of how many people; `label` as in `search`."""
+        return self._size(_labels(label))
+
+    def false_match_chance(
+        self, threshold: float, *, label: str | Iterable[str] | None = None, calibration: Calibration | None = None
+    ) -> FalseMatchChance | None:
+        """What a threshold means for a gallery of this size: the chance of any false match among its people.
+
+        The calibration is the model's own, unless another is given. None where it supports no false match rate, or
+        where there is nobody.
+        """
+        from samekind.gallery.chances import false_match_chance
+
+        if calibration is None and self.model is not None:
+            calibration = self.model.calibration
+        return false_match_chance(calibration, threshold, self.size(label))
 
     def build_index(
         self, *, recall: float = 0.95, k: int = 10, n_queries: int = 200, progress: Progress = no_progress

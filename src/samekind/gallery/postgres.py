@@ -20,7 +20,18 @@ from samekind.gallery.forms import CodeForm
 from samekind.gallery.gallery import PLAIN, Gallery, no_progress
 from samekind.gallery.postgres_search import ModelCodes, build_index
 from samekind.gallery.postgres_tables import add_model, check_format, forget_model, make_tables, read_model
-from samekind.gallery.records import COLUMNS, Answer, Record, Removal
+from samekind.gallery.records import (
+    COLUMNS,
+    SIZE,
+    Answer,
+    Record,
+    Removal,
+    Size,
+    counted,
+    ids_of_rows,
+    names_in,
+    rows_of_new_names,
+)
 from samekind.gallery.server import Server, ServerError, packed_codes, unpacked_codes
 
 if TYPE_CHECKING:
@@ -36,7 +47,7 @@ class ServerRemoval(Removal):
 
     def describe(self) -> list[str]:
         return [
-            f"Deleted {len(self.ids):,} records, their thumbnails, and {self.rows:,} rows of codes.",
+            f"Deleted {counted(len(self.ids), 'record')} with thumbnails, and {counted(self.rows, 'row')} of codes.",
             "Their bytes are still on the server's disk. `samekind gallery compact` writes the tables anew without "
             "them; the server's write-ahead log, replicas and backups are in the hands of its administrator.",
         ]
@@ -92,6 +103,10 @@ class PostgresGallery(Gallery):
     def name(self) -> str:
         return self._server.gallery
 
+    def is_same_as(self, other: Gallery) -> bool:
+        query = "SELECT gallery FROM state"
+        return isinstance(other, PostgresGallery) and bool(self._server.one(query) == other._server.one(query))
+
     def close(self) -> None:
         self._server.close()
 
@@ -124,22 +139,28 @@ class PostgresGallery(Gallery):
     # Changes
 
     def _add(
-        self, codes: Codes, texts: Sequence[tuple[str | None, ...]], added: str, thumbnails: Sequence[bytes | None]
+        self,
+        codes: Codes,
+        texts: Sequence[tuple[str | None, ...]],
+        added: str,
+        thumbnails: Sequence[bytes | None],
+        once: bool,
     ) -> list[int]:
         server = self._server
         for row in texts:
             _check_no_zero(row)
         with server.writing():
-            model = self._model_to_write()
-            ids = [row[0] for row in server.all("SELECT nextval('ids') FROM generate_series(1, %s)", (len(codes),))]
+            model = self._model_to_write(alone=once)
+            rows = rows_of_new_names(texts, self._names(names_in(texts))) if once else range(len(codes))
+            ids = [row[0] for row in server.all("SELECT nextval('ids') FROM generate_series(1, %s)", (len(rows),))]
             server.copy(
                 "COPY records (id, label, name, source, note, added) FROM STDIN",
-                ((at, *row, added) for at, row in zip(ids, texts, strict=True)),
+                ((at, *texts[row], added) for at, row in zip(ids, rows, strict=True)),
             )
-            self._copy_codes(model, ids, codes)
-            kept = [(at, jpeg) for at, jpeg in zip(ids, thumbnails, strict=True) if jpeg is not None]
+            self._copy_codes(model, ids, codes[rows] if once else codes)
+            kept = [(at, thumbnails[row]) for at, row in zip(ids, rows, strict=True) if thumbnails[row] is not None]
             server.run_many("INSERT INTO thumbnails VALUES (%s, %s)", kept)
-        return ids
+        return ids_of_rows(len(codes), rows, ids)
 
     def _copy_codes(self, model: int, ids: Sequence[int], codes: Codes) -> None:
         width = self._model(model)[0].width
@@ -181,9 +202,9 @@ class PostgresGallery(Gallery):
         if missing:
             raise GalleryError(f"There is no record {missing[0]} in {self.location}; nothing was changed.")
 
-    def _model_to_write(self) -> int:
-        """The model in use, which is not switched before this transaction ends."""
-        number = int(self._server.one("SELECT model FROM state FOR SHARE")[0])
+    def _model_to_write(self, *, alone: bool = False) -> int:
+        """The model in use, which is not switched before this transaction ends; with `alone`, nobody else adds."""
+        number = int(self._server.one(f"SELECT model FROM state FOR {'UPDATE' if alone else 'SHARE'}")[0])
         self._model(number)
         return number
 
@@ -199,12 +220,19 @@ class PostgresGallery(Gallery):
         rows = self._server.all('SELECT label, count(*) FROM records GROUP BY label ORDER BY label COLLATE "C"')
         return dict(rows)
 
-    def names(self) -> set[str]:
-        return {name for (name,) in self._server.all("SELECT name FROM records WHERE name IS NOT NULL")}
+    def _names(self, among: Sequence[str] | None) -> set[str]:
+        where, given = ("name IS NOT NULL", ()) if among is None else ("name = ANY(%s)", (list(among),))
+        return {name for (name,) in self._server.all(f"SELECT name FROM records WHERE {where}", given)}
 
     def thumbnail(self, id: int) -> bytes | None:
         rows = self._server.all("SELECT jpeg FROM thumbnails WHERE id = %s", (int(id),))
         return bytes(rows[0][0]) if rows else None
+
+    def _size(self, labels: Sequence[str] | None) -> Size:
+        where, given = ("", ()) if labels is None else ("WHERE label = ANY(%s)", (list(labels),))
+        query = f"{SIZE} (SELECT label, count(*) AS n FROM records {where} GROUP BY label) AS labels"
+        n_entries, n_people = self._server.one(query, given)
+        return Size(int(n_entries), int(n_people))
 
     def _id_range(self) -> tuple[int, int]:
         lowest, highest = self._server.one("SELECT coalesce(min(id), 0), coalesce(max(id), 0) FROM records")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import Any
@@ -11,6 +11,8 @@ from samekind.gallery.database import Database
 from samekind.gallery.errors import GalleryError
 from samekind.gallery.writing import Place
 
+# For a `Size`, over a subquery that gives each label and how many entries it has.
+SIZE = "SELECT coalesce(sum(n), 0), count(label) + coalesce(sum(CASE WHEN label IS NULL THEN n END), 0) FROM"
 TEXTS = ("label", "name", "source", "note")
 
 
@@ -60,6 +62,14 @@ class Answer:
 
 
 @dataclass(frozen=True)
+class Size:
+    """How many entries there are, and of how many people: an entry without a label counts as a person of its own."""
+
+    n_entries: int
+    n_people: int
+
+
+@dataclass(frozen=True)
 class Removal:
     """What `remove` did. All copies are overwritten when it returns, but for the journal where `journal` is False."""
 
@@ -68,9 +78,10 @@ class Removal:
     journal: bool
 
     def describe(self) -> list[str]:
+        records, rows = counted(len(self.ids), "record"), counted(self.rows, "row")
         lines = [
-            f"Erased {len(self.ids):,} records: their texts and thumbnails in the database, and {self.rows:,} rows of "
-            "codes with their quantised copies, are overwritten."
+            f"Erased {records}: texts and thumbnails in the database, and {rows} of codes with quantised copies, are "
+            "overwritten."
         ]
         if self.journal:
             lines.append("The database's journal is emptied.")
@@ -80,6 +91,10 @@ class Removal:
                 "emptied by the next change, or when the last process closes the gallery."
             )
         return lines
+
+
+def counted(n: int, what: str) -> str:
+    return f"{n:,} {what}" if n == 1 else f"{n:,} {what}s"
 
 
 def now() -> str:
@@ -110,6 +125,30 @@ def check_text(name: str, text: str | None) -> None:
         (text or "").encode()
     except UnicodeEncodeError as error:
         raise GalleryError(f"The {name} {text!a} holds bytes that are no text. Give it another one.") from error
+
+
+def names_in(texts: Sequence[tuple[str | None, ...]]) -> list[str]:
+    return [name for text in texts if (name := text[TEXTS.index("name")]) is not None]
+
+
+def rows_of_new_names(texts: Sequence[tuple[str | None, ...]], known: Container[str]) -> list[int]:
+    """Rows whose names are not known, each name once; rows without a name are new."""
+    seen: set[str] = set()
+    rows: list[int] = []
+    for row, text in enumerate(texts):
+        name = text[TEXTS.index("name")]
+        if name is not None:
+            if name in known or name in seen:
+                continue
+            seen.add(name)
+        rows.append(row)
+    return rows
+
+
+def ids_of_rows(n: int, rows: Sequence[int], ids: Sequence[int]) -> list[int]:
+    """Of n rows, those that were added; 0 for the others."""
+    by_row = dict(zip(rows, ids, strict=True))
+    return [by_row.get(row, 0) for row in range(n)]
 
 
 def records_by_id(database: Database, ids: Sequence[int]) -> dict[int, Record]:

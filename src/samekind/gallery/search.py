@@ -55,6 +55,8 @@ def nearest(
     """One query (width,); with cells, only the candidates that these give, and the rows in no cell."""
     from samekind.kernels.nearest import NearestSoFar
 
+    n = _n_searched(view, allowed)
+    k = min(k, max(n, 1))
     shared = np.full(1, np.inf)
     near = {} if cells is None or allowed is not None else cells.candidates(query)
     tasks = [task for segment in view.segments for task in _tasks(view, segment, allowed, cells, near)]
@@ -68,7 +70,6 @@ def nearest(
 
     with ThreadPool(n_jobs) as pool:
         found = list(pool.map(search, range(pool.n_threads)))
-    n = _n_searched(view, allowed)
     distances, places = _merged(found, 1, k)
     return _nearest(distances[0], places[0], n, sum(lists.computed for lists in found))
 
@@ -76,6 +77,7 @@ def nearest(
 def nearest_of_many(view: View, queries: Floats, k: int, allowed: Allowed, n_jobs: int | None) -> list[Nearest]:
     """Many queries (m, width), float32 numbers in float64."""
     n = _n_searched(view, allowed)
+    k = min(k, max(n, 1))
     answers: list[Nearest] = []
     for start in range(0, len(queries), MOST_QUERIES):
         part = queries[start : start + MOST_QUERIES]

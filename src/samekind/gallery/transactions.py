@@ -14,7 +14,7 @@ from samekind.gallery.database import FILE, Database
 from samekind.gallery.errors import ADVICE, GalleryError
 from samekind.gallery.forms import CodeForm
 from samekind.gallery.layout import CACHE_END, CODES, INT8, MODEL_END, Layout, remove_files
-from samekind.gallery.records import records_by_id
+from samekind.gallery.records import Size, records_by_id
 from samekind.gallery.verifying import DamagedBlock
 from samekind.gallery.view import View, open_segment, read_states, same_segments
 from samekind.gallery.writing import Place, Writer, by_segment
@@ -55,6 +55,7 @@ class FolderTransactions:
         self._verified: set[tuple[str, int]] = set()
         self._distrusted: set[str] = set()
         self._cells: Cells | None = None
+        self._size_at: tuple[int, Size] | None = None  # and the revision it is of
         self._tidied = False
         self._journal_waits = False
 

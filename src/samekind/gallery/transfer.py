@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import io
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -53,6 +54,9 @@ def copy(source: Gallery, target: Address, progress: Progress) -> int:
 
     if Gallery.exists(target):
         made = Gallery.open(target)
+        if made.is_same_as(source):
+            made.close()
+            raise GalleryError(f"{source.location} cannot be copied into itself: give another gallery, or a new one.")
     elif source.model is None:
         made = Gallery.create(target, length=source.length)
     else:
@@ -126,35 +130,56 @@ def _unescaped(field: str) -> str | None:
     return field[1:] if field.startswith(_ESCAPE) else field
 
 
+_GIVE = "Give what `samekind gallery export` wrote."
 Batch = tuple[int, str, list[dict[str, str | None]], NDArray[np.float32]]
 
 
 def _read_csv(path: Path) -> Iterator[Batch]:
     base = path.with_suffix("") if path.suffix in (".csv", ".npy") else path
     table, array = base.with_name(base.name + ".csv"), base.with_name(base.name + ".npy")
-    codes = np.load(array, mmap_mode="r", allow_pickle=False)
+    codes = _loaded(array)
     with table.open(encoding="utf-8", errors="surrogateescape", newline="") as file:
         reader = csv.DictReader(file)
         missing = sorted({*COLUMNS} - {*(reader.fieldnames or ())})
         if missing:
             raise GalleryError(f"{table} has no column {missing[0]}: give a file that a gallery was exported to.")
+        n_rows = _n_rows(table)
+        if n_rows != len(codes):
+            raise GalleryError(f"{table} has {n_rows:,} rows and {array} {len(codes):,}: they do not match.")
         start = 0
         rows: list[dict[str, str]] = []
         for row in reader:
             rows.append(row)
             if len(rows) == BATCH:
-                yield _batch(table, codes, start, rows)
+                yield _batch(codes, start, rows)
                 start, rows = start + len(rows), []
-        if start + len(rows) != len(codes):
-            raise GalleryError(f"{table} has {start + len(rows):,} rows and {array} {len(codes):,}: they do not match.")
         if rows:
-            yield _batch(table, codes, start, rows)
+            yield _batch(codes, start, rows)
 
 
-def _batch(table: Path, codes: NDArray[Any], start: int, rows: list[dict[str, str]]) -> Batch:
+def _loaded(array: Path) -> NDArray[Any]:
+    try:
+        codes: NDArray[Any] = np.load(array, mmap_mode="r", allow_pickle=False)
+    except FileNotFoundError as error:
+        raise FileNotFoundError(errno.ENOENT, f"There is no such file to import. {_GIVE} Given", str(array)) from error
+    except (ValueError, EOFError) as error:
+        raise GalleryError(f"{array} is no array of numbers of NumPy. {_GIVE}") from error
+    if codes.ndim != 2 or codes.dtype.kind not in "fiu":
+        raise GalleryError(f"{array} holds an array of shape {codes.shape} ({codes.dtype}), not rows of codes. {_GIVE}")
+    return codes
+
+
+def _n_rows(table: Path) -> int:
+    """Before anything is added; a text may hold line breaks."""
+    with table.open(encoding="utf-8", errors="surrogateescape", newline="") as file:
+        try:
+            return max(sum(1 for _ in csv.reader(file)) - 1, 0)
+        except csv.Error as error:
+            raise GalleryError(f"{table} is no CSV ({error}). {_GIVE}") from error
+
+
+def _batch(codes: NDArray[Any], start: int, rows: list[dict[str, str]]) -> Batch:
     part = codes[start : start + len(rows)]
-    if len(part) < len(rows):
-        raise GalleryError(f"{table} has more than the {len(codes):,} rows of codes beside it: they do not match.")
     texts = [{name: _unescaped(row[name] or "") for name in (*TEXTS, "added")} for row in rows]
     return len(codes), rows[0].get(_FINGERPRINT) or "", texts, np.asarray(part)
 
@@ -177,8 +202,14 @@ def _export_parquet(gallery: Gallery, path: Path, progress: Progress) -> int:
 
 
 def _read_parquet(path: Path) -> Iterator[Batch]:
-    _, parquet = _pyarrow()
-    with parquet.ParquetFile(path) as file:
+    arrow, parquet = _pyarrow()
+    try:
+        opened = parquet.ParquetFile(path)
+    except FileNotFoundError as error:
+        raise FileNotFoundError(errno.ENOENT, f"There is no such file to import. {_GIVE} Given", str(path)) from error
+    except arrow.ArrowException as error:
+        raise GalleryError(f"{path} is no Parquet file ({error}). {_GIVE}") from error
+    with opened as file:
         metadata = file.schema_arrow.metadata or {}
         fingerprint = metadata.get(_FINGERPRINT.encode(), b"").decode()
         missing = sorted({*COLUMNS, "code"} - {*file.schema_arrow.names})

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from samekind.gallery import Answer
+    from samekind.gallery import Answer, Size
     from samekind.model.metric import Metric
 
 WANTED_CHANCE = 0.01  # of any false match, for which a threshold is looked up
@@ -36,8 +36,8 @@ def verify_answer(metric: Metric, distance: float, threshold: float | None, prio
     }
 
 
-def search_answer(answer: Answer, metric: Metric, threshold: float | None, prior: float) -> dict[str, Any]:
-    """The hits with probabilities, and what the threshold means for so many entries."""
+def search_answer(answer: Answer, size: Size, metric: Metric, threshold: float | None, prior: float) -> dict[str, Any]:
+    """The hits with probabilities, and what the threshold means for a gallery of this size."""
     from samekind.gallery.chances import false_match_chance
 
     calibration = metric.calibration
@@ -45,7 +45,7 @@ def search_answer(answer: Answer, metric: Metric, threshold: float | None, prior
     probabilities = (
         [None] * len(distances) if calibration is None else calibration.probability(distances, prior).tolist()
     )
-    chance = None if threshold is None else false_match_chance(calibration, threshold, answer.n_searched)
+    chance = None if threshold is None else false_match_chance(calibration, threshold, size)
     return {
         "hits": [
             {
@@ -60,7 +60,8 @@ def search_answer(answer: Answer, metric: Metric, threshold: float | None, prior
         "prior": prior,
         "false_match": None if chance is None else asdict(chance),
         "false_match_in_words": "" if chance is None else chance.describe(),
-        "advice": _advice(metric, answer.n_searched),
+        "advice": _advice(metric, size),
+        "people": size.n_people,
         "searched": answer.n_searched,
         "computed": answer.n_computed,
         "excluded": answer.n_excluded,
@@ -75,15 +76,18 @@ def _false_match_rate(metric: Metric, threshold: float) -> float | None:
     return float(calibration.false_match_rate(threshold))
 
 
-def _advice(metric: Metric, n_entries: int) -> str:
-    """Which rate a gallery of this size would need, and whether the calibration supports it."""
+def _advice(metric: Metric, size: Size) -> str:
+    """Which rate keeps the chance low whatever the entries of a person do, and whether the calibration supports it."""
     from samekind.gallery.chances import rate_for_chance
 
     calibration = metric.calibration
+    if not size.n_entries:
+        return "There was no entry to search: the gallery is empty, or no entry has a label that was asked for."
     if calibration is None or calibration.smallest_rate is None:
         return "The model's calibration supports no false match rate, so that nothing can be said of false matches."
-    rate = rate_for_chance(WANTED_CHANCE, n_entries)
-    wanted = f"For a chance of {WANTED_CHANCE:.0%} of any false match, {n_entries:,} entries need --far {rate:.2g}"
+    rate = rate_for_chance(WANTED_CHANCE, size.n_entries)
+    entries = f"{size.n_entries:,} {'entry needs' if size.n_entries == 1 else 'entries need'}"
+    wanted = f"For a chance of at most {WANTED_CHANCE:.0%} of any false match, {entries} --far {rate:.2g}"
     if rate < calibration.smallest_rate:
         return f"{wanted}, but the calibration supports rates from {calibration.smallest_rate:.2g} only."
     return f"{wanted}: a threshold of {calibration.threshold_at(rate):.6g}."

@@ -100,7 +100,7 @@ class Engine:
         with self._timed("search"):
             face, threshold = self._face(chosen), self._threshold(far)
             answer = gallery.search(face.code, k, label=labels, n_jobs=1)
-            found = search_answer(answer, self.metric, threshold, prior)
+            found = search_answer(answer, gallery.size(labels), self.metric, threshold, prior)
         return _without_sources(found)
 
     def add(

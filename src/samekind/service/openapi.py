@@ -209,12 +209,25 @@ _SCHEMAS: Schema = {
             "hits": _list(_object({**_ENTRY, **_ANSWERED})),
             "threshold": _MAYBE,
             "prior": _NUMBER,
-            "false_match": {"type": ["object", "null"]},
+            "false_match": {"anyOf": [_ref("FalseMatchChance"), {"type": "null"}]},
             "false_match_in_words": _TEXT,
             "advice": _TEXT,
+            "people": {**_WHOLE, "description": "labels among the entries, and entries without one"},
             "searched": _WHOLE,
             "computed": _WHOLE,
             "excluded": _WHOLE,
+        }
+    ),
+    "FalseMatchChance": _object(
+        {
+            "n_people": _WHOLE,
+            "n_entries": _WHOLE,
+            "threshold": _NUMBER,
+            "rate": {**_NUMBER, "description": "false match rate of one pair; at most this where not supported"},
+            "by_people": {**_NUMBER, "description": "chance of any, where the entries of a person match together"},
+            "by_entries": {**_NUMBER, "description": "chance of any, where each entry matches by itself"},
+            "interval": {"type": ["array", "null"], "items": _NUMBER, "description": "of both, 95 %"},
+            "supported": {"type": "boolean"},
         }
     ),
     "Entry": _object(_ENTRY),

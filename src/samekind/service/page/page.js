@@ -34,7 +34,12 @@ function draw(tag, attributes = {}, ...children) {
 
 const wait = (ms) => new Promise((done) => setTimeout(done, ms));
 const short = (number) => (number === null ? "–" : Number(number).toPrecision(4).replace(/\.?0+$/, ""));
-const percent = (share) => `${(100 * share).toFixed(share > 0.995 || share < 0.005 ? 2 : 1)} %`;
+/** What is not certain is not called 100 % or 0 %. */
+function percent(share) {
+  if (share < 1 && share > 0.9999) return "over 99.99 %";
+  if (share > 0 && share < 0.0001) return "under 0.01 %";
+  return `${(100 * share).toFixed(share > 0.995 || share < 0.005 ? 2 : 1).replace(/\.0+$/, "")} %`;
+}
 
 /** Call the service; a busy one is asked again a few times. */
 async function call(method, path, { json, body, type, headers = {} } = {}) {
@@ -122,7 +127,7 @@ class Slot {
       await this.send();
       if (turn === this.turn) this.changed();
     } catch (error) {
-      if (turn === this.turn) this.refuse(error.message);
+      if (turn === this.turn) this.refuse(error.code === "unusable_picture" ? `${error.message} Choose another picture.` : error.message);
     } finally {
       if (turn === this.turn) this.part(".drop").classList.remove("busy"); // another picture may be under way
     }
@@ -134,6 +139,10 @@ class Slot {
     const made = await call("POST", "/api/pictures", { body: this.blob, type: this.blob.type || "application/octet-stream" });
     if (turn !== this.turn) return;
     this.picture = made.picture;
+    if (this.part(".shown").hidden) { // the browser does not show it
+      this.part(".shown").src = this.crop();
+      this.uncover(true);
+    }
     this.offerFaces(made.faces);
     this.part(".shown").alt = `${this.what}, ${made.width} by ${made.height} pixels`;
     if (made.notes.length) this.refuse(made.notes.join(" "));
@@ -158,13 +167,22 @@ class Slot {
   show(url) {
     const shown = this.part(".shown");
     if (shown.src.startsWith("blob:")) URL.revokeObjectURL(shown.src);
-    shown.onerror = () => { if (this.picture && shown.src.startsWith("blob:")) shown.src = this.crop(); };
+    shown.onerror = () => { // a kind of picture that the browser does not show, or none at all
+      if (!shown.src.startsWith("blob:")) return;
+      if (this.picture) shown.src = this.crop();
+      else this.uncover(false);
+    };
     if (url) shown.src = url;
     else shown.removeAttribute("src");
     shown.alt = ""; // until its size is known
-    shown.hidden = !url;
-    this.part(".empty").hidden = Boolean(url);
+    this.uncover(Boolean(url));
     this.part(".clear").hidden = !url;
+  }
+
+  /** The picture, or the words that ask for one. */
+  uncover(picture) {
+    this.part(".shown").hidden = !picture;
+    this.part(".empty").hidden = picture;
   }
 
   refuse(message) { this.part(".problem").textContent = message; }
@@ -179,7 +197,10 @@ async function sendable(file) {
   if (file.size > most) {
     throw new Error(`This file has ${megabytes(file.size)}, and at most ${megabytes(most)} are taken. Choose a smaller picture.`);
   }
-  if (SENDABLE.includes(file.type) || !file.type.startsWith("image/")) return file;
+  if (file.type && !file.type.startsWith("image/")) {
+    throw new Error(`${file.name || "This file"} is no picture. Choose a picture, such as a JPEG or PNG file.`);
+  }
+  if (SENDABLE.includes(file.type) || !file.type) return file;
   let bitmap;
   try {
     bitmap = await createImageBitmap(file);
@@ -262,7 +283,7 @@ function answered(answer) {
 
 /** Where the distance lies among those of pairs of both kinds. */
 function distribution(shares, answer) {
-  const [width, height, foot, head] = [640, 190, 40, 22];
+  const [width, height, foot, head] = [640, 200, 50, 22];
   const [low, high] = [shares.edges[0], shares.edges.at(-1)];
   const x = (d) => 8 + (width - 16) * Math.min(1, Math.max(0, (d - low) / (high - low)));
   const tallest = Math.max(...shares.same, ...shares.other);
@@ -280,7 +301,7 @@ function distribution(shares, answer) {
   const mark = (kind, d, text, at) => {
     picture.append(draw("line", { class: kind, x1: x(d), x2: x(d), y1: at === "top" ? head - 6 : head, y2: height - foot + (at === "top" ? 0 : 6) }));
     const anchor = x(d) < 90 ? "start" : x(d) > width - 90 ? "end" : "middle";
-    picture.append(draw("text", { class: `${kind}-text`, x: x(d), y: at === "top" ? 12 : height - foot + 18, "text-anchor": anchor }, text));
+    picture.append(draw("text", { class: `${kind}-text`, x: x(d), y: at === "top" ? 12 : height - foot + 23, "text-anchor": anchor }, text));
   };
   if (answer.threshold !== null) mark("limit", answer.threshold, "threshold", "bottom");
   mark("here", answer.distance, "this pair", "top");
@@ -324,6 +345,18 @@ function explained(why) {
     make("p", { class: "quiet" }, `Shown are the strongest of ${why.n_regions} regions; solid speaks for “same”, dashed against it. All of them sum to the distance.`));
 }
 
+const counted = (n, one, several) => `${n.toLocaleString("en")} ${n === 1 ? one : several}`;
+
+/** What was searched, and what the probabilities and the threshold mean. */
+function searchedInWords(answer) {
+  const lines = [`Searched: ${counted(answer.searched, "entry", "entries")} of ${counted(answer.people, "person", "people")}.`];
+  if (answer.hits.some((each) => each.probability !== null)) {
+    lines[0] += ` Probabilities: if ${percent(answer.prior)} of such pairs are the same.`;
+  }
+  if (answer.false_match_in_words) lines.push(`Threshold ${short(answer.threshold)}: ${answer.false_match_in_words}.`);
+  return lines;
+}
+
 let searching = 0;
 async function search() {
   const turn = ++searching;
@@ -337,7 +370,7 @@ async function search() {
     hits.append(make("h2", {}, "Nearest entries"));
     if (answer.hits.length) hits.append(make("ol", { class: "hits" }, ...answer.hits.map(hit)));
     else hits.append(make("p", { class: "notice" }, "The gallery is empty. Give this picture a label and add it."));
-    hits.append(make("p", { class: "quiet" }, `${answer.searched.toLocaleString("en")} entries were searched. ${answer.false_match_in_words}`));
+    hits.append(...searchedInWords(answer).map((line) => make("p", { class: "quiet" }, line)));
     refreshFigures();
   } catch (error) {
     if (turn === searching) hits.replaceChildren(make("p", { class: "notice" }, error.message));
@@ -372,10 +405,10 @@ function hit(entry) {
     }
     search();
   }, onblur: () => { sure = false; remove.textContent = "Remove"; } }, "Remove");
-  const chance = entry.probability === null ? "" : `${percent(entry.probability)}, `;
+  const probability = entry.probability === null ? "" : `Same: ${percent(entry.probability)}; `;
   return make("li", { class: entry.same ? "within" : null },
     thumbnail, make("span", { class: "name" }, called),
-    make("span", { class: "quiet" }, `${chance}distance ${short(entry.distance)}${entry.same ? ", same" : ""}`), remove);
+    make("span", { class: "quiet" }, `${probability}distance ${short(entry.distance)}${entry.same ? ", within the threshold" : ""}`), remove);
 }
 
 async function addEntry(event) {
@@ -473,7 +506,7 @@ async function refreshFigures() {
   try {
     info = await call("GET", "/api/info");
   } catch {
-    return;
+    return false;
   }
   const { model, gallery, timings } = info;
   $("served").textContent = gallery
@@ -484,6 +517,7 @@ async function refreshFigures() {
     (took.length ? ` Median times: ${took.join(", ")}.` : "");
   for (const notice of document.querySelectorAll(".no-gallery")) notice.hidden = Boolean(gallery);
   for (const part of document.querySelectorAll(".with-gallery")) part.hidden = !gallery;
+  return true;
 }
 
 function showSignIn() {
@@ -493,13 +527,21 @@ function showSignIn() {
 }
 
 async function start() {
-  await refreshFigures();
-  if (!info) {
-    if ($("sign-in").hidden) { $("work").hidden = false; $("served").textContent = ""; }
+  if (!await refreshFigures()) {
+    if ($("sign-in").hidden) $("work").hidden = false;
+    if (!info) $("served").textContent = "";
     return;
   }
   $("sign-in").hidden = true;
   $("work").hidden = false;
+  goOn();
+}
+
+/** What the service did not answer while it was gone. */
+function goOn() {
+  for (const slot of Object.values(slots)) if (slot.blob && !slot.ready) slot.take(slot.blob);
+  if ($("verdict").querySelector(".notice")) compare();
+  if ($("hits").querySelector(".notice")) search();
 }
 
 const slots = {
