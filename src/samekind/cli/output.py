@@ -3,16 +3,17 @@
 import errno
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import typer
 from rich.console import Console as RichConsole
 from rich.text import Text
 
 MOST_SHOWN = 20  # entries of a list, unless all are asked for
+LONGEST_WORD = 24  # of a table that is kept in one piece
 SECONDS_PER_LINE = 60  # of progress, where there is no terminal
 
 Count = Callable[[int, int], None]
@@ -63,15 +64,28 @@ def say_list(
 
 
 def say_table(title: str, table: Any) -> None:
-    """A `samekind.evaluation.Table`. Its words are never cut: where they do not fit, it is wider than the terminal."""
-    from rich.table import Table as RichTable
+    """A `samekind.evaluation.Table`."""
+    say_rows(table.columns, table.texts, title)
 
-    shown, texts = RichTable(title=title), table.texts
-    for place, column in enumerate(table.columns):
-        longest = max(len(word) for text in (column, *(row[place] for row in texts)) for word in text.split() or [""])
-        shown.add_column(column, justify="right" if place else "left", overflow="fold", min_width=longest)
-    for row in texts:
-        shown.add_row(*row)
+
+def say_rows(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], title: str | None = None, left: Collection[str] = ()
+) -> None:
+    """A table; its first column and those named `left` are set to the left.
+
+    Nothing is cut: words of more than `LONGEST_WORD` letters go on in the next line, and where the others do not fit,
+    the table is wider than the terminal.
+    """
+    from rich.table import Table
+
+    shown = Table(title=title)
+    for place, column in enumerate(columns):
+        words = [word for text in (column, *(row[place] for row in rows)) for word in text.split()]
+        longest = min(LONGEST_WORD, max(map(len, words), default=0))
+        justify: Literal["left", "right"] = "left" if place == 0 or column in left else "right"
+        shown.add_column(column, justify=justify, overflow="fold", min_width=longest)
+    for row in rows:
+        shown.add_row(*map(Text, row))
     Console().print(shown, crop=False)
 
 

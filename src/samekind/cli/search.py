@@ -75,20 +75,15 @@ def search(
 
 
 def _say_result(result: dict[str, Any]) -> None:
-    from rich.table import Table
-    from rich.text import Text
+    from samekind.cli.output import on_one_line, plural, say_rows
 
-    from samekind.cli.output import Console, on_one_line, plural
-
-    table = Table()
-    for column in ("", "id", "label", "name", "distance", "probability"):
-        table.add_column(column, justify="right" if column in ("id", "distance", "probability") else "left")
+    rows = []
     for hit in result["hits"]:
         probability = "" if hit["probability"] is None else f"{hit['probability']:.1%}"
         texts = (hit["id"], hit["label"] or "", hit["name"] or "", f"{hit['distance']:.6g}", probability)
-        table.add_row("same" if hit["same"] else "", *(Text(on_one_line(text)) for text in texts))
-    if result["hits"]:
-        Console().print(table)
+        rows.append(["same" if hit["same"] else "", *map(on_one_line, texts)])
+    if rows:
+        say_rows(["", "id", "label", "name", "distance", "probability"], rows, left=("label", "name"))
     searched = f"{plural(result['searched'], 'entry', 'entries')} of {plural(result['people'], 'person', 'people')}"
     facts: list[tuple[str, object]] = [
         (
