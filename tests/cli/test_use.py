@@ -621,4 +621,5 @@ def test_verify_explains_its_answer(home, model, alike, tmp_path):
     assert cv2.imread(str(tmp_path / "why.png")).shape[0] > 300
     said = run("verify", model, *alike, "--explain", tmp_path / "again.png", "--threshold", 1e9)
     assert "Same, even without the" in said.stdout.replace("\n", " ")
+    assert "ends in .png" in refused("verify", model, *alike, "--explain", tmp_path / "why.txt")
     assert "no such folder" in refused("verify", model, *alike, "--explain", tmp_path / "none/why.png")

@@ -70,6 +70,8 @@ def verify(
     if far is not None and threshold is not None:
         raise ValueError("--far and --threshold both say where same ends: give one of them.")
     if explain is not None:
+        if explain.suffix.lower() != ".png":
+            raise ValueError(f"--explain {explain} is drawn as a PNG picture: give a name that ends in .png.")
         check_writable(explain)
     metric = Metric.load(model)
     limit = _threshold(metric, threshold, far, model)
