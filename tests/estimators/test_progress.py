@@ -123,6 +123,21 @@ def test_time_left_in_words(seconds, words):
     assert words_for(seconds) == words
 
 
+@pytest.mark.parametrize(
+    ("seconds", "spent", "words"),
+    [
+        (3, 60, "under 5 s left"),
+        (20, 680, "under 35 s left"),
+        (34.1, 680, "about 35 s left"),
+        (50, 1130, "under 1 min left"),
+        (100, 7200, "under 6 min left"),
+        (400, 7200, "about 7 min left"),
+    ],
+)
+def test_less_than_a_twentieth_of_the_time_spent_is_not_known_any_finer(seconds, spent, words):
+    assert words_for(seconds, spent) == words
+
+
 def shown_by(display, console):
     """The text that a display has put on its console so far."""
     display._progress.refresh()

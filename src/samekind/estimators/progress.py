@@ -76,6 +76,7 @@ class Display(AbstractContextManager["Display"], ABC):
     def __init__(self, titles: Mapping[str, str] | None = None, clock: Clock = time.monotonic):
         self._titles = titles or {}
         self._clock = clock
+        self._began = clock()
         self._paces: dict[Hashable, Pace] = {}
         self._whole: TimeLeft | None = None
         self._stage: Stage | None = None
@@ -95,7 +96,7 @@ class Display(AbstractContextManager["Display"], ABC):
         self._stage = stage
         if self._whole is not None:
             self._whole.begin(stage)
-        left = words_for(None if self._whole is None else self._whole.seconds())
+        left = self._words_for(None if self._whole is None else self._whole.seconds())
         if stage.total > 1:
             self.draw(self._key(stage), self._title(stage), stage.number, stage.total, "", left, stage.number == 1)
         else:
@@ -104,7 +105,7 @@ class Display(AbstractContextManager["Display"], ABC):
     def count(self, done: int, total: int) -> None:
         """How far the present stage is."""
         if self._stage is not None and self._stage.total == 1:
-            left = words_for(None if self._whole is None else self._whole.after(done / max(total, 1)))
+            left = self._words_for(None if self._whole is None else self._whole.after(done / max(total, 1)))
             self.draw(self._key(self._stage), self._title(self._stage), done, total, "", left)
 
     def __call__(self, event: Event) -> None:
@@ -115,10 +116,13 @@ class Display(AbstractContextManager["Display"], ABC):
         present = self._stage
         if present is not None and present.total > 1:  # a solver at work on one of several that are shown as one
             numbers = present.number, present.total
-            self.draw(self._key(present), self._title(present), *numbers, "", words_for(left))
+            self.draw(self._key(present), self._title(present), *numbers, "", self._words_for(left))
             return
         state = f"objective {event.objective:.5g}  rank {event.rank}"
-        self.draw(self._key(stage), self._title(stage), event.iteration, event.total, state, words_for(left))
+        self.draw(self._key(stage), self._title(stage), event.iteration, event.total, state, self._words_for(left))
+
+    def _words_for(self, seconds: float | None) -> str:
+        return words_for(seconds, self._clock() - self._began)
 
     def _key(self, stage: Stage) -> Hashable:
         return (stage.step, stage.part, stage.family) if stage.total == 1 else stage.step

@@ -18,6 +18,7 @@ from samekind.events import Event
 
 RECENT = 20  # iterations whose mean is the pace
 EARLY = 0.1  # share of the whole before which no time left is named
+FINEST = 0.05  # share of the time spent, below which the time left is not known any finer
 SOLVED = ("selection", "joint")  # steps that report nothing only if a checkpoint had all of them
 SEEN, GUESSED = 1.0, 0.05  # what stages of the same kind, and a guess, count for beside the present stage itself
 
@@ -180,19 +181,25 @@ class TimeLeft:
             )
 
 
-def words_for(seconds: float | None) -> str:
-    """Time left as one would say it, no finer than it is known; nothing where it is not known, or over."""
+def words_for(seconds: float | None, spent: float = 0.0) -> str:
+    """Time left as one would say it, no finer than it is known; nothing where it is not known, or over.
+
+    Less than a twentieth of the seconds spent so far is not known any finer.
+    """
     if not seconds:
         return ""
-    if seconds < 5:
-        return "under 5 s left"
-    if seconds < 57.5:
-        return f"about {_rounded(seconds, 5)} s left"
+    least = max(5.0, FINEST * spent)
+    if seconds < least:
+        return f"under {_duration(least, math.ceil)} left"
+    return f"about {_duration(seconds, round)} left"
+
+
+def _duration(seconds: float, whole: Callable[[float], int]) -> str:
     minutes, hours = seconds / 60, seconds / 3600
+    if seconds < 57.5 and 5 * whole(seconds / 5) < 60:
+        return f"{5 * whole(seconds / 5)} s"
     if hours < 1.5:
-        return f"about {_rounded(minutes, 1 if minutes < 9.5 else 5)} min left"
-    return f"about {_rounded(hours, 0.5 if hours < 5 else 1)} h left"
-
-
-def _rounded(number: float, step: float) -> str:
-    return f"{step * round(number / step):g}"
+        step = 1 if minutes < 9.5 else 5
+        return f"{step * whole(minutes / step)} min"
+    half_hours = 0.5 if hours < 5 else 1.0
+    return f"{half_hours * whole(hours / half_hours):g} h"
