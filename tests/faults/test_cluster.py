@@ -146,6 +146,31 @@ def test_a_restarted_scheduler_finds_its_workers_again(cluster, alone, data, at)
     clusters.same_selection(clusters.selected(executor, *data), alone[0])
 
 
+def test_a_worker_that_is_replaced_before_anybody_looks_is_not_waited_for(cluster, alone, data, at):
+    """What was given to the process before is never done: the one of the same name has another address."""
+    processes, executor = cluster
+
+    def replaced():
+        with distributed.Client(processes.address, set_as_default=False) as client:
+
+            def address():
+                workers = client.scheduler_info(n_workers=-1)["workers"]
+                return next((at for at, worker in workers.items() if worker["name"] == "b"), None)
+
+            before = address()
+            processes.kill("b")
+            processes.start_worker("b")
+            for _ in range(clusters.STARTED_WITHIN * 5):
+                if address() not in (None, before):
+                    return
+                time.sleep(0.2)
+            raise TimeoutError("worker b did not come back")
+
+    seen = at("sketched_on", 3, replaced)
+    clusters.same_selection(clusters.selected(executor, *data), alone[0])
+    assert len(seen) > 3, "the fit ended before the fault"
+
+
 def test_random_kills_change_no_bit(cluster, alone, data, at):
     processes, executor = cluster
     rng = np.random.default_rng(int(os.environ.get("SAMEKIND_KILLS_SEED", "0")))

@@ -28,6 +28,10 @@ def demo(
     digits not in the training set be recognised as the same (verification), and found (retrieval)? Needs no network.
     Leaves pictures, store, model.safetensors, digits.gallery and report.html behind, for the other commands to be tried
     on: `samekind serve --demo` opens a page with all of it.
+
+    Example: samekind demo
+
+    Example: samekind demo --out elsewhere --even
     """
     from samekind.demo.gallery import write_gallery
     from samekind.demo.report import write_demo_report

@@ -13,7 +13,7 @@ from rich.console import Console as RichConsole
 from rich.text import Text
 
 MOST_SHOWN = 20  # entries of a list, unless all are asked for
-LONGEST_WORD = 24  # of a table that is kept in one piece
+KEPT_WHOLE = 24  # letters of a word in a table, or of a name in its first column, that stay on one line
 SECONDS_PER_LINE = 60  # of progress, where there is no terminal
 
 Count = Callable[[int, int], None]
@@ -73,15 +73,16 @@ def say_rows(
 ) -> None:
     """A table; its first column and those named `left` are set to the left.
 
-    Nothing is cut: words of more than `LONGEST_WORD` letters go on in the next line, and where the others do not fit,
-    the table is wider than the terminal.
+    Nothing is cut: what is longer than `KEPT_WHOLE` may go on in the next line, and where the rest does not fit, the
+    table is wider than the terminal.
     """
     from rich.table import Table
 
     shown = Table(title=title)
     for place, column in enumerate(columns):
-        words = [word for text in (column, *(row[place] for row in rows)) for word in text.split()]
-        longest = min(LONGEST_WORD, max(map(len, words), default=0))
+        texts = [column, *(row[place] for row in rows)]
+        pieces = texts if place == 0 else [word for text in texts for word in text.split()]
+        longest = min(KEPT_WHOLE, max(map(len, pieces), default=0))
         justify: Literal["left", "right"] = "left" if place == 0 or column in left else "right"
         shown.add_column(column, justify=justify, overflow="fold", min_width=longest)
     for row in rows:

@@ -318,8 +318,9 @@ class DaskExecutor(Executor):
             known.pop(token)
         return ended
 
-    def _is_there(self, worker: str) -> bool:
-        return worker in self._addresses
+    def _is_there(self, worker: str, address: str) -> bool:
+        """At this address still: a worker that was started again has another one, and nothing of what it had."""
+        return self._addresses.get(worker) == address
 
 
 def run_worker(

@@ -31,6 +31,7 @@ class ClusterError(RuntimeError):
 class Task:
     future: Any
     worker: str
+    address: str  # of the worker's process that it was given to
     share: list[int]
     began: float
 
@@ -123,13 +124,14 @@ class Run:
         executor.traffic.note(executor.traffic.sent, worker, len(message.data))
         key = f"samekind-{getattr(self.operation, '__name__', 'operation')}-{uuid.uuid4().hex}"
         try:
+            address = executor._addresses[worker]
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UserWarning)  # of large graphs: these are few, and meant
                 future = executor._client.submit(
                     perform_packed,
                     message.data,
                     key=key,
-                    workers=[executor._addresses[worker]],
+                    workers=[address],
                     allow_other_workers=False,
                     pure=False,
                 )
@@ -137,7 +139,7 @@ class Run:
             self._lost(worker)
             self._hand_out(share)
             return
-        self.tasks[key] = Task(future, worker, share, time.monotonic())
+        self.tasks[key] = Task(future, worker, address, share, time.monotonic())
         future.add_done_callback(lambda _, key=key: self.ended.put(key))
 
     def _take(self, key: str) -> Iterator[tuple[list[int], Any]]:
@@ -190,7 +192,7 @@ class Run:
             executor._connect()
             lost = list(self.tasks)
         else:
-            lost = [key for key, task in self.tasks.items() if not executor._is_there(task.worker)]
+            lost = [key for key, task in self.tasks.items() if not executor._is_there(task.worker, task.address)]
             for task in self.tasks.values():
                 if now - task.began > executor.limits.operation:
                     raise ClusterError(
