@@ -1,6 +1,9 @@
 """Sites: state made from a recipe and a log, and messages that say what a worker lacks."""
 
+from dataclasses import replace
+
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from samekind.compute import site as room
 from samekind.compute.packing import packed
@@ -76,3 +79,16 @@ def test_a_recipe_needs_a_site():
     assert opened(Made(), Counting(0), ()) == "made"
     with pytest.raises(TypeError, match="no site"):
         opened(Made(), None, ())
+
+
+def blas_threads(objective, share, times):
+    return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
+
+
+def test_a_worker_computes_with_one_blas_thread():
+    """As the estimators do where there is no worker: a product made by two threads may have other last bits."""
+    asked = replace(message(Counting(0)), operation=blas_threads)
+    with threadpool_limits(2, user_api="blas"):
+        assert blas_threads(None, None, 1) == {2}
+        assert perform(asked).result == {1}
+        assert blas_threads(None, None, 1) == {2}

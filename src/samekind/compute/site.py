@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from samekind.compute import remarks
+from samekind.threads import single_threaded_blas
 
 MOST_SITES = 4  # that a worker keeps: those of two families with held-out anchors
 
@@ -139,7 +140,8 @@ def perform(message: Message) -> Done | Missing:
         if len(site.log) < message.since:
             return Missing(False, len(site.log))
         site.log[message.since :] = message.log
-        result = message.operation(site.objective, message.share, *message.arguments.load())
+        with single_threaded_blas():  # as where there are no workers: products of two BLAS threads have other last bits
+            result = message.operation(site.objective, message.share, *message.arguments.load())
         site.close_opened()
         return Done(result, time.perf_counter() - began, remarks.taken())
 
