@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
+from samekind import threads
 from samekind.compute import site as room
 from samekind.compute.packing import packed
 from samekind.compute.site import Done, Message, Missing, Recipe, Site, opened, perform
@@ -87,6 +88,7 @@ def blas_threads(objective, share, times):
 
 def test_a_worker_computes_with_one_blas_thread():
     """As the estimators do where there is no worker: a product made by two threads may have other last bits."""
+    threads._controller.cache_clear()  # of libraries that other tests have loaded since
     asked = replace(message(Counting(0)), operation=blas_threads)
     with threadpool_limits(2, user_api="blas"):
         assert blas_threads(None, None, 1) == {2}
