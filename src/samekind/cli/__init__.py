@@ -1,7 +1,7 @@
 """The command line: one file per verb, called by `main`.
 
-extract, fit, verify, encode, index, search, gallery, doctor, evaluate, evaluate_retrieval, info, serve, worker, demo,
-lfw, retrieval
+extract, fit, verify, encode, index, search, gallery, doctor, evaluate, evaluate_retrieval, info, compact, serve,
+worker, demo, lfw, retrieval
             the verbs: options in, a call of the library, results out
 options     options that several verbs share, and how their texts are read
 output      what is printed: results on stdout, progress and errors on stderr

@@ -100,6 +100,6 @@ def _check_begun(store: DiskStore, joined: Sequence[Sequence[int]], begun: DiskS
         record = _record(store, joined[number])
         if replace(written, sha256={}) != record or (record.rows and not record.digests):
             raise StoreError(
-                f"{begun.path / shard_file(number)} was not joined from shards of {store.path}, or that cannot be told "
-                "because they have no digests of pictures. Delete the folder, or choose another one."
+                f"{begun.path / shard_file(number)} was not joined from shards of {store.path}, or these have no "
+                "digests of pictures to compare. Delete the folder, or choose another one."
             )
