@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from samekind.kernels import exponentials, fused
-from samekind.kernels.exponentials import ABSENT, FUSED_FROM
+from samekind.kernels.exponentials import ABSENT, FUSED_FROM, LEAST_WEIGHT
 from samekind.kernels.runs import Runs
 
 SMALL = [(1, 1), (3, 5), (33, 64), (65, 31), (160, 204)]  # done by NumPy
@@ -38,6 +38,21 @@ def test_exp_times_sum(shape):
     u, v = u.astype(np.float32), v.astype(np.float32)
     expected = np.exp(2.0 - D.astype(np.float64)) * np.add.outer(u, v)
     np.testing.assert_allclose(exponentials.exp_times_sum(2.0, D, u, v), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_weights_are_zero_or_large_enough_for_products_of_normal_numbers(shape):
+    D = distances(shape, scale=150.0)
+    u, v = np.full(shape[0], 1e-9, np.float32), np.full(shape[1], 2e-9, np.float32)
+    E = np.exp(2.0 - D.astype(np.float64))
+    pairs = {
+        "softmin": (exponentials.exp_times_sum(2.0, D, u, v), 3e-9 * E),
+        "sigmoid": (exponentials.sigmoid_and_softplus_sum(2.0, D, -1e-9)[0], -1e-9 * E / (1 + E)),
+    }
+    for H, expected in pairs.values():
+        kept = np.abs(expected) >= 1.001 * LEAST_WEIGHT
+        np.testing.assert_allclose(H[kept], expected[kept], rtol=1e-6)
+        assert not H[np.abs(expected) <= 0.999 * LEAST_WEIGHT].any()
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -123,9 +138,9 @@ def test_far_pairs_count_nothing_and_nothing_overflows(width):
 
 def test_the_compiled_exponential_is_right_over_its_whole_range():
     x = np.linspace(-86.9, 87.9, 100_001).astype(np.float32)
-    one, none = np.ones(1, np.float32), np.zeros(len(x), np.float32)
-    made = fused.exp_times_sum(np.float32(0), -x[None, :], one, none)[0]
-    np.testing.assert_allclose(made, np.exp(x.astype(np.float64)), rtol=3e-7)
+    raised = np.where(x < 0, 2.0**60, 1.0).astype(np.float32)  # weights that are not too small to count
+    made = fused.exp_times_sum(np.float32(0), -x[None, :], np.zeros(1, np.float32), raised)[0]
+    np.testing.assert_allclose(made / raised, np.exp(x.astype(np.float64)), rtol=3e-7)
 
 
 def test_small_and_double_precision_tiles_need_no_compiler(monkeypatch):

@@ -9,6 +9,9 @@ from samekind.kernels.runs import Runs
 from samekind.kernels.types import Array
 
 ABSENT = 1e30  # a distance that stands for no pair at all: finite, as compiled code may not know infinity
+# Smaller weights count as 0. They are far below the rounding of the sums that they enter, and their products would be
+# subnormal numbers in float32, for which many processors take a hundred times as long.
+LEAST_WEIGHT = np.float32(2.0**-100)
 FUSED_FROM = 1 << 15  # cells: below it, loading a compiler takes longer than the work
 
 
@@ -33,7 +36,7 @@ def exp_times_sum(low: float, D: Array, u: Array, v: Array) -> Array:
         return H
     E = _shifted_exp(low, D)
     E *= np.add.outer(u, v)
-    return E
+    return without_least(E)
 
 
 def sigmoid_and_softplus_sum(threshold: float, D: Array, scale: float, out: Array | None = None) -> tuple[Array, float]:
@@ -48,7 +51,7 @@ def sigmoid_and_softplus_sum(threshold: float, D: Array, scale: float, out: Arra
     E = exp_minus_abs(margin)
     total = float(np.log1p(E).sum(dtype=np.float64) + np.maximum(margin, 0).sum(dtype=np.float64))
     np.multiply(sigmoid(margin, E), D.dtype.type(scale), out=H)
-    return H, total
+    return without_least(H), total
 
 
 def softplus_over_runs(threshold: float, D: Array, runs: Runs, scales: Array, H: Array) -> float:
@@ -107,6 +110,13 @@ def exp_minus_abs(margin: Array) -> Array:
 def sigmoid(margin: Array, E: Array) -> Array:
     """`1 / (1 + e^-margin)` from `E = e^-|margin|`."""
     return np.where(margin >= 0, E.dtype.type(1), E) / (1 + E)
+
+
+def without_least(H: Array) -> Array:
+    """With 0 for weights below LEAST_WEIGHT, in float32; float64 has room for them."""
+    if H.dtype == np.float32:
+        H[np.abs(H) < LEAST_WEIGHT] = 0
+    return H
 
 
 def _shifted_exp(low: float, D: Array) -> Array:

@@ -10,6 +10,7 @@ import numpy as np
 from numba import njit
 
 from samekind.kernels.compiled import SAFE, compiled
+from samekind.kernels.exponentials import LEAST_WEIGHT
 
 FACTORS = 32  # of 1 to 2 each, multiplied before a logarithm is taken
 
@@ -20,6 +21,9 @@ _LOWEST = np.float32(-87.0)
 _C6, _C5, _C4 = np.float32(1.9875691500e-4), np.float32(1.3981999507e-3), np.float32(8.3334519073e-3)
 _C3, _C2, _C1 = np.float32(4.1665795894e-2), np.float32(1.6666665459e-1), np.float32(5.0000001201e-1)
 _ONE, _ZERO = np.float32(1), np.float32(0)
+# Whether a weight is too small is seen from RAISED times as much, which is a normal number.
+_RAISED = np.float32(2.0**64)
+_LEAST = _RAISED * LEAST_WEIGHT
 
 
 @njit(fastmath=SAFE, error_model="numpy")
@@ -76,7 +80,9 @@ def exp_times_sum(low: Any, D: Any, u: Any, v: Any) -> Any:
     H = np.empty((n, m), np.float32)
     for i in range(n):
         for j in range(m):
-            H[i, j] = _exp(low - D[i, j]) * (u[i] + v[j])
+            E, factor = _exp(low - D[i, j]), u[i] + v[j]
+            counts = min(E, _ONE) * abs(factor * _RAISED) >= _LEAST
+            H[i, j] = (E if counts else _ZERO) * factor
     return H
 
 
@@ -86,6 +92,7 @@ def sigmoid_and_softplus_parts(threshold: Any, D: Any, scale: Any, H: Any) -> An
     n, m = D.shape
     products = np.ones(((n + FACTORS - 1) // FACTORS, m), np.float32)
     hinges = np.zeros(m, np.float32)
+    raised = abs(scale * _RAISED)
     for i in range(n):
         k = i // FACTORS
         for j in range(m):
@@ -94,7 +101,8 @@ def sigmoid_and_softplus_parts(threshold: Any, D: Any, scale: Any, H: Any) -> An
             below = _ONE + E
             products[k, j] *= below
             hinges[j] += max(margin, _ZERO)
-            H[i, j] = scale * ((_ONE if margin >= _ZERO else E) / below)
+            sigmoid = (_ONE if margin >= _ZERO else E) / below
+            H[i, j] = scale * (sigmoid if sigmoid * raised >= _LEAST else _ZERO)
     return products, hinges
 
 

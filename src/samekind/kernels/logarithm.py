@@ -21,6 +21,7 @@ SWEEPS = 7  # of cyclic Jacobi: converged to float32 for conditions up to 1e6
 
 _ZERO, _ONE, _TWO = np.float32(0), np.float32(1), np.float32(2)
 _TINY = np.float32(1e-30)
+_NO_TURN = np.float32(1e-10)  # a tangent that turns nothing in float32, but makes numbers too small to be normal: slow
 
 
 def symmetric_logarithms(C: Array) -> Array:
@@ -90,6 +91,7 @@ def _angle(pp: Any, qq: Any, pq: Any, cosine: Any, sine: Any) -> None:
         root = np.sqrt(difference * difference + double * double)
         sign = _ONE if difference >= _ZERO else -_ONE
         tangent = sign * double / (abs(difference) + root + _TINY)
+        tangent = tangent if abs(tangent) > _NO_TURN else _ZERO
         cosine[lane] = _ONE / np.sqrt(_ONE + tangent * tangent)
         sine[lane] = tangent * cosine[lane]
         pp[lane] -= tangent * pq[lane]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from samekind.kernels.exponentials import exp_times_sum
+from samekind.kernels.exponentials import exp_times_sum, without_least
 from samekind.kernels.reductions import (
     LogSums,
     log_sum_exp_at,
@@ -104,7 +104,7 @@ def _columns(others: LogSums) -> LogSums:
 def _targets(d: Array, anchors: Anchors, places: IntArray) -> Array:
     """`factor_i exp(d_ij - ln sum_T e^d)` of single pairs, i being their places among the anchors."""
     weights: Array = anchors.factors[places] * np.exp(d - anchors.statistics[places, TARGETS])
-    return weights.astype(d.dtype)
+    return without_least(weights.astype(d.dtype))
 
 
 def _others(D: Array, rows: Anchors, cols: Anchors | None) -> Array:
@@ -128,4 +128,4 @@ def _softmin(D: Array, shifts: NDArray[np.float64], factors: NDArray[np.float64]
     E = -D - shifts.astype(D.dtype)
     np.exp(E, out=E)
     E *= -factors.astype(D.dtype)
-    return E
+    return without_least(E)
