@@ -23,13 +23,12 @@ def literal(codes, labels):
 
 
 @pytest.mark.parametrize("cells", [20, 2_000_000])
-def test_all_pairs_with_their_classes_equal_a_literal_loop(cells, monkeypatch):
-    monkeypatch.setattr(module, "_CELLS", cells)
-    monkeypatch.setattr(module, "_ROWS", 7)
+def test_all_pairs_with_their_classes_equal_a_literal_loop(cells):
     codes, labels = sample()
-    pairs = class_pairs([(codes, labels)])
+    parts = [module._in_order(codes, labels)]
     expected = sorted(literal(codes, labels))
-    for kind, found in ((True, pairs.same), (False, pairs.other)):
+    for kind in (True, False):
+        found = module._pooled(parts, kind, 1, None, np.random.default_rng(0), module._AtOnce(cells, rows=7))
         wanted = np.array([row for row in expected if (row[0] == row[1]) == kind])
         got = np.array(sorted(zip(found.first, found.second, found.distances, strict=True)))
         np.testing.assert_array_equal(got[:, :2], wanted[:, :2])

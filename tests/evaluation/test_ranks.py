@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score
 
-from samekind.evaluation import count_ranks, flip_free_distances, mean_average_precision
+from samekind.evaluation import count_ranks, flip_free_distances, mean_average_precision, ranks
 from samekind.kernels.similarity import offset_distances
 
 AT = (1, 2, 5)
@@ -128,16 +128,17 @@ def clustered(n, n_classes, width=20, seed=0, dtype=np.float32):
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
-def test_many_tiles_and_threads_give_what_one_sort_gives(monkeypatch, n_jobs):
-    from samekind.evaluation import ranks
-
-    monkeypatch.setattr(ranks, "TILE_ROWS", 37)
-    monkeypatch.setattr(ranks, "TILE_QUERIES", 23)
+def test_many_tiles_and_threads_give_what_one_sort_gives(n_jobs):
     codes, labels = clustered(300, 12)
     others, _ = clustered(400, 12, seed=1)
     codes[7], codes[8], others[3] = codes[6], codes[6], codes[6]  # equal, in one class or another
-    counted = count_ranks(codes, labels, distractors=others, n_jobs=n_jobs)
-    found = counted.figures(ties="worst").average_precision
+    sets = [
+        ranks._Entries.of(codes, None, labels, np.arange(300)),
+        ranks._Entries.of(others, None, np.full(400, -1), 1000 + np.arange(400)),
+    ]
+    problem = ranks._Queries.of(sets[0], np.arange(300))
+    problem.count(sets, n_jobs, tile_rows=37, tile_queries=23)
+    found = problem.ranks(sets).figures(ties="worst").average_precision
     for i in range(0, 300, 17):
         relevant, _ = sorted_relevance(codes, labels, i, others, None, "worst", np.arange(300), 1000 + np.arange(400))
         assert found[i] == pytest.approx(literal_figures(relevant)["average_precision"], abs=1e-12)

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from samekind import Metric
 from samekind.gallery import Gallery, GalleryError
-from samekind.gallery.pairs import nearest_others, pairs_within
+from samekind.gallery.doctor import MOST_OF_A_LABEL
+from samekind.gallery.pairs import TileSizes, nearest_others, pairs_within
 from samekind.model.calibration import Calibration
 from samekind.model.similarity import Similarity
 
@@ -129,9 +130,11 @@ def test_only_the_clearest_are_returned_and_all_are_counted(tmp_path):
     assert found.to_json()["counts"] == found.counts
 
 
-def test_a_label_that_is_too_large_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr("samekind.gallery.doctor.MOST_OF_A_LABEL", 5)
-    assert len(examined(tmp_path, *people()).not_split) == N_LABELS
+def test_a_label_that_is_too_large_is_named(tmp_path):
+    codes, labels = people()
+    crowd, _ = people(1, MOST_OF_A_LABEL + 1, seed=1)
+    found = examined(tmp_path, np.concatenate([codes, crowd]), [*labels, *["crowd"] * len(crowd)])
+    assert found.not_split == ("crowd",)
 
 
 @pytest.mark.parametrize("kind", ["mirror", "similarity"])
@@ -252,23 +255,23 @@ def test_nearest_others_are_those_of_all_distances(given_rows):
 
 
 @pytest.mark.parametrize("tile", [3, 16])
-def test_pairs_over_many_tiles(monkeypatch, tile):
-    monkeypatch.setattr("samekind.gallery.pairs.TILE_ROWS", tile)
-    monkeypatch.setattr("samekind.gallery.pairs.QUERIES", 5)
+def test_pairs_over_many_tiles(tile):
+    sizes = TileSizes(tile, queries=5)
     rng = np.random.default_rng(1)
     vectors, offsets = rng.standard_normal((50, 4)).astype(np.float32), rng.uniform(-1, 1, 50)
     distances = all_distances(vectors, offsets)
     limit = float(np.median(distances))
-    pairs, _ = pairs_within(vectors, offsets, np.full(len(vectors), limit), no_progress)
+    pairs, _ = pairs_within(vectors, offsets, np.full(len(vectors), limit), no_progress, sizes=sizes)
     assert sorted(map(tuple, pairs.tolist())) == sorted(zip(*np.nonzero(np.triu(distances <= limit, 1)), strict=True))
     seen = []
     np.fill_diagonal(distances, np.inf)
-    found, _ = nearest_others(vectors, offsets, lambda *at: seen.append(at), 1)
+    found, _ = nearest_others(vectors, offsets, lambda *at: seen.append(at), 1, sizes=sizes)
     assert np.allclose(found, distances.min(axis=1))
     assert seen[-1] == (50, 50)
 
 
-def test_limits_that_tell_nothing_apart_are_refused(monkeypatch):
-    monkeypatch.setattr("samekind.gallery.pairs.MOST_PAIRS", 100)
+def test_limits_that_tell_nothing_apart_are_refused():
     with pytest.raises(GalleryError, match="lower ones"):
-        pairs_within(np.zeros((30, 2), np.float32), np.zeros(30), np.ones(30), no_progress)
+        pairs_within(
+            np.zeros((30, 2), np.float32), np.zeros(30), np.ones(30), no_progress, sizes=TileSizes(most_pairs=100)
+        )

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -95,11 +96,11 @@ def test_the_instruction_is_used_where_it_is_known_to_be(monkeypatch, machine, f
     assert halves._has_instruction() is expected
 
 
-@pytest.mark.parametrize("setting", [("CPU_NAME", "generic"), ("CPU_FEATURES", ""), ("ENABLE_AVX", 0)])
+@pytest.mark.parametrize("setting", [{"CPU_NAME": "generic"}, {"CPU_FEATURES": ""}, {"ENABLE_AVX": 0}])
 def test_numba_told_of_another_processor_uses_the_table(monkeypatch, setting):
     """By the setting alone: with features taken away but the host's name, LLVM may use what a virtual machine hides."""
     monkeypatch.setattr(halves.platform, "machine", lambda: "x86_64")
     monkeypatch.setattr(halves.binding, "get_host_cpu_features", lambda: {"f16c": True})
-    assert halves._has_instruction()
-    monkeypatch.setattr(halves._SETTINGS, *setting)
-    assert not halves._has_instruction()
+    as_it_is = {"CPU_NAME": None, "CPU_FEATURES": None, "ENABLE_AVX": 1}
+    assert halves._has_instruction(SimpleNamespace(**as_it_is))
+    assert not halves._has_instruction(SimpleNamespace(**as_it_is | setting))

@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
 
-from samekind.kernels import principal
 from samekind.kernels.principal import leading_directions, projected, weighted_mean
 
 
@@ -11,15 +10,15 @@ def samples(N, D, dtype=np.float64):
 
 @pytest.mark.parametrize(("N", "D"), [(30, 5), (5, 30), (6, 6)])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_directions_are_those_of_a_singular_value_decomposition(N, D, dtype, monkeypatch):
-    monkeypatch.setattr(principal, "NUMBERS_AT_ONCE", 20)  # several blocks
+def test_directions_are_those_of_a_singular_value_decomposition(N, D, dtype):
     Z = samples(N, D, dtype)
     mean = weighted_mean(Z)
-    made = leading_directions(Z, 3, mean)
+    made = leading_directions(Z, 3, mean, at_once=20)  # several blocks
     expected = np.linalg.svd(Z.astype(float) - mean)[2][:3].T
     assert made.dtype == dtype
     np.testing.assert_allclose(np.abs(np.sum(made * expected, axis=0)), 1, rtol=1e-5 if dtype == np.float32 else 1e-9)
-    np.testing.assert_allclose(projected(Z, made, mean), (Z - mean) @ made, rtol=1e-3, atol=1e-4)
+    codes = projected(Z, made, mean, at_once=20)
+    np.testing.assert_allclose(codes, (Z - mean) @ made, rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize(("N", "D"), [(12, 4), (4, 12)])

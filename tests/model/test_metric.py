@@ -19,6 +19,7 @@ from samekind.model import file as model_file
 from samekind.model.basis import Basis
 from samekind.model.calibration import Calibration
 from samekind.model.metric import Metric
+from samekind.schema import MOST_PARTS
 from tests.model.files import EARLIER, assert_refused, parts_of, sealed
 
 quick = settings(max_examples=60, deadline=None)
@@ -635,10 +636,11 @@ def test_full_disk_leaves_the_older_metric(saved, metric, monkeypatch):
     assert os.listdir(saved.parent) == [saved.name]
 
 
-def test_names_too_long_for_a_file_are_refused_when_saving(saved, metric, monkeypatch):
-    monkeypatch.setattr(model_file, "_LONGEST_HEADER", 300)
+def test_names_too_long_for_a_file_are_refused_when_saving(saved):
+    parts = model_file.read_model(saved)
+    assert model_file.to_bytes(*parts, longest_header=len(saved.read_bytes())) == saved.read_bytes()
     with pytest.raises(ValueError, match="shorten the names"):
-        metric.save(saved)
+        model_file.to_bytes(*parts, longest_header=300)
 
 
 # -- mean and extractor ------------------------------------------------------------------------------------------------
@@ -760,10 +762,11 @@ def test_a_checksum_has_its_own_place(metric, tmp_path):
     )
 
 
-def test_a_file_of_millions_of_lists_is_refused_before_it_fills_the_memory(metric, tmp_path, monkeypatch):
-    monkeypatch.setattr("samekind.schema.MOST_PARTS", 1000)
+def test_a_file_of_millions_of_lists_is_refused_before_it_fills_the_memory(metric, tmp_path):
     arrays, notes = written(metric, tmp_path)
-    assert_refused(tmp_path / "m", sealed(arrays, notes | {"attributes": {"a": [[]] * 2000}}))
+    assert_refused(
+        tmp_path / "m", sealed(arrays, notes | {"attributes": {"a": [[]] * (MOST_PARTS // 2)}}), "header is damaged"
+    )
 
 
 def test_a_pipe_is_refused(tmp_path):

@@ -27,8 +27,14 @@ ClassArray = NDArray[np.int32]
 
 MAX_PAIRS = 5_000_000  # of either kind
 MOST_SAMPLES = 10  # a larger class counts for no more than one of this size
-_CELLS = 2_000_000  # of a tile of distances: 16 MB, twice that at worst
-_ROWS = 8192  # pairs compared at a time where they do not fill a tile
+
+
+@dataclass(frozen=True)
+class _AtOnce:
+    """How many pairs are compared at a time."""
+
+    cells: int = 2_000_000  # of a tile of distances: 16 MB, twice that at worst
+    rows: int = 8192  # where they do not fill a tile
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,36 +127,38 @@ def _pooled(
     share: float,
     distance: Distance | None,
     rng: np.random.Generator,
+    at_once: _AtOnce = _AtOnce(),
 ) -> ClassPairs:
-    found = [chunk for codes, classes in parts for chunk in _chunks(codes, classes, same, share, distance, rng)]
+    found = [chunk for part in parts for chunk in _chunks(part, same, share, distance, rng, at_once)]
     distances, first, second = (np.concatenate(column) for column in zip(*found, strict=True))
     return ClassPairs(distances, first, second)
 
 
 def _chunks(
-    codes: FloatArray,
-    classes: ClassArray,
+    part: tuple[FloatArray, ClassArray],
     same: bool,
     share: float,
     distance: Distance | None,
     rng: np.random.Generator,
+    at_once: _AtOnce,
 ) -> Iterator[tuple[FloatArray, ClassArray, ClassArray]]:
     """Distances and classes of the drawn pairs of one part, some at a time."""
+    codes, classes = part
     block_ends = _class_blocks(classes)[1]
     runs = _partner_runs(block_ends, same)
     centred = codes - codes.mean(axis=0)
-    for ranks in _ranks(int(runs[1].sum()), share, rng):
+    for ranks in _ranks(int(runs[1].sum()), share, rng, at_once):
         left, right = _pairs_of_ranks(ranks, *runs).T
-        tile = None if distance is not None else _tile_distances(centred, left, right)
-        values = row_distances(codes, left, right, distance, _ROWS) if tile is None else tile
+        tile = None if distance is not None else _tile_distances(centred, left, right, 2 * at_once.cells)
+        values = row_distances(codes, left, right, distance, at_once.rows) if tile is None else tile
         yield values, classes[left], classes[right]
 
 
-def _ranks(total: int, share: float, rng: np.random.Generator) -> Iterator[NDArray[np.int64]]:
+def _ranks(total: int, share: float, rng: np.random.Generator, at_once: _AtOnce) -> Iterator[NDArray[np.int64]]:
     """0 .. total - 1, or one of each run of 1 / share of them, rising, some at a time."""
     size = total if share >= 1 else max(min(total, 1), round(total * share))
     stride = total / max(size, 1)
-    step = max(_ROWS, int(_CELLS / max(stride, 1)))
+    step = max(at_once.rows, int(at_once.cells / max(stride, 1)))
     for start in range(0, size, step):
         numbers = np.arange(start, min(start + step, size))
         if size == total:
@@ -161,10 +169,12 @@ def _ranks(total: int, share: float, rng: np.random.Generator) -> Iterator[NDArr
             yield drawn[np.append(True, np.diff(drawn) > 0)]
 
 
-def _tile_distances(centred: FloatArray, left: NDArray[np.int64], right: NDArray[np.int64]) -> FloatArray | None:
+def _tile_distances(
+    centred: FloatArray, left: NDArray[np.int64], right: NDArray[np.int64], most_cells: int
+) -> FloatArray | None:
     """By one product, where the pairs lie in a tile of bounded size; None where they do not."""
     rows, columns = slice(left[0], left[-1] + 1), slice(right.min(), right.max() + 1)
-    if (rows.stop - rows.start) * (columns.stop - columns.start) > 2 * _CELLS:
+    if (rows.stop - rows.start) * (columns.stop - columns.start) > most_cells:
         return None
     tile = squared_distances(centred[rows], centred[columns])
     return np.asarray(tile[left - rows.start, right - columns.start])

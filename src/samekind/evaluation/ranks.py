@@ -265,13 +265,20 @@ class _Queries:
         counts = np.zeros((2, len(cuts)), np.int64)
         return cls(vectors, classes, ids, distances, starts, cuts, cut_starts, counts[0], counts[1])
 
-    def count(self, sets: Sequence[_Entries], n_jobs: int | None) -> None:
+    def count(
+        self,
+        sets: Sequence[_Entries],
+        n_jobs: int | None,
+        *,
+        tile_rows: int = TILE_ROWS,
+        tile_queries: int = TILE_QUERIES,
+    ) -> None:
         """All entries that are neither relevant nor left out, in tiles that threads share."""
         tiles = [
-            (slice(first, first + TILE_QUERIES), entries, slice(row, row + TILE_ROWS))
+            (slice(first, first + tile_queries), entries, slice(row, row + tile_rows))
             for entries in sets
-            for row in range(0, len(entries.vectors), TILE_ROWS)
-            for first in range(0, len(self.vectors), TILE_QUERIES)
+            for row in range(0, len(entries.vectors), tile_rows)
+            for first in range(0, len(self.vectors), tile_queries)
         ]
         waiting = iter(tiles)  # taken by whichever thread is free
 

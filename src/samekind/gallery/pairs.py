@@ -7,6 +7,7 @@ in float64 (`samekind.kernels.nearest`).
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,14 +20,26 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Progress = Callable[[int, int], None]
 
-TILE_ROWS = 2048
-QUERIES = 256
-MOST_PAIRS = 2_000_000  # beyond that limits tell nothing apart
 _NOTHING = np.zeros(0, np.int64)
 
 
+@dataclass(frozen=True)
+class TileSizes:
+    """Of the tiles, and of what is found in them."""
+
+    rows: int = 2048
+    queries: int = 256
+    most_pairs: int = 2_000_000  # beyond that limits tell nothing apart
+
+
 def pairs_within(
-    vectors: Array, offsets: Floats, limits: Floats, progress: Progress, *, forest: bool = False
+    vectors: Array,
+    offsets: Floats,
+    limits: Floats,
+    progress: Progress,
+    *,
+    forest: bool = False,
+    sizes: TileSizes = TileSizes(),
 ) -> tuple[Ints, Floats]:
     """Pairs (m, 2) of rows i < j with `||u_i - u_j||^2 + s_i + s_j <= min(limits_i, limits_j)`, and these distances.
 
@@ -38,13 +51,13 @@ def pairs_within(
     single = np.ascontiguousarray(vectors, np.float32)
     norms = np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64)
     parents = np.arange(n) if forest else _NOTHING
-    buffer, found = np.empty((4 * TILE_ROWS, 2), np.int64), np.empty(4 * TILE_ROWS)
+    buffer, found = np.empty((4 * sizes.rows, 2), np.int64), np.empty(4 * sizes.rows)
     pairs, distances, n_pairs = [buffer[:0].copy()], [found[:0].copy()], 0
-    starts = range(0, n, TILE_ROWS)
+    starts = range(0, n, sizes.rows)
     for first in starts:
-        for second in range(first, n, TILE_ROWS):
+        for second in range(first, n, sizes.rows):
             with np.errstate(over="ignore", invalid="ignore"):
-                products = single[first : first + TILE_ROWS] @ single[second : second + TILE_ROWS].T
+                products = single[first : first + sizes.rows] @ single[second : second + sizes.rows].T
             row = 0
             while row < len(products):
                 row, count = pairs_in_products(
@@ -53,13 +66,15 @@ def pairs_within(
                 pairs.append(buffer[:count].copy())
                 distances.append(found[:count].copy())
                 n_pairs += count
-                if n_pairs > MOST_PAIRS:
-                    raise GalleryError(f"More than {MOST_PAIRS:,} pairs are within the limits: give lower ones.")
-        progress(_n_before(first + TILE_ROWS, n), _n_before(n, n))
+                if n_pairs > sizes.most_pairs:
+                    raise GalleryError(f"More than {sizes.most_pairs:,} pairs are within the limits: give lower ones.")
+        progress(_n_before(first + sizes.rows, n), _n_before(n, n))
     return np.concatenate(pairs), np.concatenate(distances)
 
 
-def nearest_others(vectors: Array, offsets: Floats, progress: Progress, n_jobs: int | None) -> tuple[Floats, Ints]:
+def nearest_others(
+    vectors: Array, offsets: Floats, progress: Progress, n_jobs: int | None, *, sizes: TileSizes = TileSizes()
+) -> tuple[Floats, Ints]:
     """Of each row the smallest `||u_i - u_j||^2 + s_i + s_j` over j != i, and its j; infinite where there is none."""
     from samekind.kernels.nearest import batch_norms, nearest_in_products
 
@@ -69,12 +84,12 @@ def nearest_others(vectors: Array, offsets: Floats, progress: Progress, n_jobs: 
     everything = np.zeros(0, bool)
 
     def search(first: int) -> tuple[Floats, Ints]:
-        queries = vectors[first : first + QUERIES].astype(np.float64)
+        queries = vectors[first : first + sizes.queries].astype(np.float64)
         factors = (-2 * queries).astype(np.float32)
         distances = np.full((len(queries), 2), np.inf)
         places = np.full((len(queries), 2), -1, np.int64)
-        for start in range(0, n, TILE_ROWS):
-            rows = slice(start, min(start + TILE_ROWS, n))
+        for start in range(0, n, sizes.rows):
+            rows = slice(start, min(start + sizes.rows, n))
             with np.errstate(over="ignore", invalid="ignore"):
                 products = factors @ vectors[rows].T
             nearest_in_products(
@@ -83,13 +98,13 @@ def nearest_others(vectors: Array, offsets: Floats, progress: Progress, n_jobs: 
             )  # fmt: skip
         own = (places[:, 0] == np.arange(first, first + len(queries))).astype(np.intp)
         chosen = np.arange(len(queries)), own
-        return distances[chosen] + offsets[first : first + QUERIES], places[chosen]
+        return distances[chosen] + offsets[first : first + sizes.queries], places[chosen]
 
     found: list[tuple[Floats, Ints]] = [(np.zeros(0), _NOTHING)]
     with ThreadPool(n_jobs) as pool, single_threaded_blas():
-        for part in pool.map(search, range(0, n, QUERIES)):
+        for part in pool.map(search, range(0, n, sizes.queries)):
             found.append(part)
-            progress(min(QUERIES * (len(found) - 1), n), n)
+            progress(min(sizes.queries * (len(found) - 1), n), n)
     return np.concatenate([part[0] for part in found]), np.concatenate([part[1] for part in found])
 
 

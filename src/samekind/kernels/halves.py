@@ -19,14 +19,13 @@ from samekind.kernels.types import LANES
 # so its first two lines are asked for some groups ahead.
 _ROWS, _AHEAD, _LINE = 5, 4, 32
 
-_SETTINGS: Any = config
 _TABLE = np.arange(1 << 16, dtype=np.uint16).view(np.float16).astype(np.float32)
 
 
-def _has_instruction() -> bool:
+def _has_instruction(settings: Any = config) -> bool:
     """Without it LLVM would call a function that no library here brings, and end the process."""
     if platform.machine().lower() in ("x86_64", "amd64"):
-        as_it_is = _SETTINGS.CPU_NAME is None and _SETTINGS.CPU_FEATURES is None and _SETTINGS.ENABLE_AVX
+        as_it_is = settings.CPU_NAME is None and settings.CPU_FEATURES is None and settings.ENABLE_AVX
         return bool(as_it_is and binding.get_host_cpu_features().get("f16c"))
     return platform.machine().lower() in ("arm64", "aarch64")
 

@@ -24,7 +24,12 @@ def weighted_mean(Z: Array, weights: NDArray[np.float64] | None = None) -> NDArr
 
 
 def leading_directions(
-    Z: Array, n: int, mean: NDArray[np.float64] | None = None, weights: NDArray[np.float64] | None = None
+    Z: Array,
+    n: int,
+    mean: NDArray[np.float64] | None = None,
+    weights: NDArray[np.float64] | None = None,
+    *,
+    at_once: int = NUMBERS_AT_ONCE,
 ) -> Array:
     """The n leading eigenvectors of sum_i w_i (z_i - mean) (z_i - mean)^T: (N, D) -> (D, n), in the precision of Z.
 
@@ -36,11 +41,11 @@ def leading_directions(
     smaller = min(N, D)
     gram = np.zeros((smaller, smaller))
     if D <= N:
-        for part in row_blocks(N, D):
+        for part in row_blocks(N, D, at_once):
             wide = roots[part] * (Z[part] - mean)
             gram += wide.T @ wide
     else:
-        for part in row_blocks(D, N):
+        for part in row_blocks(D, N, at_once):
             wide = roots * (Z[:, part] - mean[part])
             gram += wide @ wide.T
     values, vectors = scipy.linalg.eigh(
@@ -51,19 +56,20 @@ def leading_directions(
     values, vectors = values[kept], vectors[:, kept]
     if D > N:
         over = vectors / np.sqrt(np.maximum(values, np.finfo(float).tiny))
-        vectors = np.concatenate([(roots * (Z[:, part] - mean[part])).T @ over for part in row_blocks(D, N)])
+        vectors = np.concatenate([(roots * (Z[:, part] - mean[part])).T @ over for part in row_blocks(D, N, at_once)])
     return with_fixed_signs(vectors[:, ::-1]).astype(Z.dtype)
 
 
-def projected(Z: Array, directions: Array, mean: NDArray[np.float64]) -> Array:
+def projected(Z: Array, directions: Array, mean: NDArray[np.float64], *, at_once: int = NUMBERS_AT_ONCE) -> Array:
     """(Z - mean) P: (N, D), (D, n) -> (N, n), in the precision of Z."""
-    made = np.empty((len(Z), directions.shape[1]), Z.dtype)
-    for part in row_blocks(*Z.shape):
+    N, D = Z.shape
+    made = np.empty((N, directions.shape[1]), Z.dtype)
+    for part in row_blocks(N, D, at_once):
         np.matmul(Z[part] - mean.astype(Z.dtype), directions, out=made[part])
     return made
 
 
-def row_blocks(n: int, width: int) -> Iterator[slice]:
-    """Slices of n rows of so many numbers each."""
-    rows = max(1, NUMBERS_AT_ONCE // max(1, width))
+def row_blocks(n: int, width: int, at_once: int = NUMBERS_AT_ONCE) -> Iterator[slice]:
+    """Slices of n rows of so many numbers each, `at_once` numbers at a time."""
+    rows = max(1, at_once // max(1, width))
     return (slice(start, start + rows) for start in range(0, n, rows))

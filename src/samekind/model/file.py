@@ -34,7 +34,7 @@ class ModelFileError(ValueError):
     """A file is not a metric that can be trusted: damaged, foreign, or of a newer version."""
 
 
-def to_bytes(arrays: dict[str, NDArray[Any]], notes: dict[str, Any]) -> bytes:
+def to_bytes(arrays: dict[str, NDArray[Any]], notes: dict[str, Any], *, longest_header: int = _LONGEST_HEADER) -> bytes:
     """The whole file."""
     from safetensors.numpy import save
 
@@ -42,10 +42,10 @@ def to_bytes(arrays: dict[str, NDArray[Any]], notes: dict[str, Any]) -> bytes:
     text = json.dumps({"format": _FORMAT, "format_version": _FORMAT_VERSION, **notes}, sort_keys=True, allow_nan=False)
     data = bytes(save(tensors, {_NOTES: text}))
     head = data[: 8 + int.from_bytes(data[:8], "little")]
-    if len(head) > _LONGEST_HEADER:
+    if len(head) > longest_header:
         raise ValueError(
             f"feature_names and attributes take {len(head):,} bytes, but a model file has room for "
-            f"{_LONGEST_HEADER:,}; shorten the names or leave them out."
+            f"{longest_header:,}; shorten the names or leave them out."
         )
     place = _checksum_place(_parse_header(head), len(head))
     return data[: place.start] + _checksum(data, place) + data[place.stop :]
