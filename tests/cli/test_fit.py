@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from samekind import EnsembleMetric, Metric, extraction
 from samekind.cli.main import app
+from samekind.cli.progress import fit_progress
 from samekind.estimators.presets import PRESETS, learner, names
 from samekind.estimators.progress import ProgressLines
 from samekind.estimators.use import codes_in_use
@@ -406,9 +407,13 @@ class TestProgress:
         assert "objective 0.25" in result.stderr
         assert not result.stdout
 
-    def test_lines_elsewhere(self, store, tmp_path, fake, monkeypatch):
-        monkeypatch.setattr("samekind.cli.progress.SECONDS_PER_LINE", 0)
-        lines = refused(store, tmp_path / "m").splitlines()
+    def test_lines_elsewhere(self, capsys):
+        with fit_progress(True, every=0) as display:
+            for event in Learner.EVENTS:
+                display(event)
+        printed = capsys.readouterr()
+        assert not printed.out
+        lines = printed.err.splitlines()
         assert lines[0] == "Choosing regions (cov): 1 of 3"
         assert lines[1].startswith("Choosing regions (cov): 2 of 3, ")
         assert lines[1].endswith(" left")

@@ -1,11 +1,14 @@
 """The same bits from one thread, two threads, and the workers of a cluster in this process."""
 
+import re
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from samekind.compute.executor import Executor
+from samekind.compute.machine import description
 from tests import clusters
 
 distributed = pytest.importorskip("distributed", reason="dask.distributed is not installed")
@@ -135,17 +138,9 @@ def test_an_open_network_is_warned_of(address, warned):
 
 
 def test_unlike_processors_are_warned_of(executor, monkeypatch):
-    from samekind.compute import dask
-
-    monkeypatch.setattr(executor, "_checked", set())
-    executor.workers  # noqa: B018 - looks
-    real = dask.description()
-
-    def other():
-        return real | {"processor": "another one"}
-
-    monkeypatch.setattr(dask, "description", lambda: real | {"processor": "mine"})
-    answer = type("Answer", (), {"result": lambda *_, **__: other()})()
-    monkeypatch.setattr(executor._client, "submit", lambda *_, **__: answer)
-    with pytest.warns(UserWarning, match="another one instead of mine"):
-        executor._compare(executor.workers[:1])
+    own = description()
+    answer = SimpleNamespace(result=lambda timeout: own | {"processor": "another one"})
+    with DaskExecutor(executor.address, 1) as fresh:  # which has not compared anybody yet
+        monkeypatch.setattr(fresh._client, "submit", lambda *_, **__: answer)
+        with pytest.warns(UserWarning, match=re.escape(f"processor another one instead of {own['processor']}")):
+            fresh._compare(fresh.workers[:1])

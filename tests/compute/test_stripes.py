@@ -11,8 +11,7 @@ from tests import clusters, stores
 
 distributed = pytest.importorskip("distributed", reason="dask.distributed is not installed")
 
-from samekind.compute import dask  # noqa: E402
-from samekind.compute.dask import DaskExecutor  # noqa: E402
+from samekind.compute.dask import DaskExecutor, group_shares  # noqa: E402
 from samekind.compute.packing import SharedFolder  # noqa: E402
 
 
@@ -68,18 +67,8 @@ def test_a_worker_without_room_reads_the_store_and_the_driver_warns_once(local, 
         np.testing.assert_array_equal(one, other)
 
 
-def test_workers_get_the_same_groups_whoever_came_first(local, monkeypatch):
+def test_workers_get_the_same_groups_whoever_came_first():
     """Or the next fit would not find its copies."""
-
-    class Dealt:
-        def __init__(self, executor, site, operation, arguments, shares, names):
-            self.shares = shares
-
-        def results(self):
-            return [self.shares(workers, None) for workers in (["a", "b"], ["b", "a"])]
-
-    monkeypatch.setattr(dask, "Run", Dealt)
-    with DaskExecutor(local.scheduler_address, 1) as executor:
-        one, other = executor.over_groups(None, None, range(100))
+    one, other = (group_shares(range(100), workers) for workers in (["a", "b"], ["b", "a"]))
     assert one == other
     assert set(one) == {"a", "b"}

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
-from samekind.images import load
+from samekind.images import load, netpbm
 from samekind.images.align import picture_size
 from samekind.images.load import ImageError, LoadedImage, load_image
 
@@ -131,28 +131,33 @@ class TestEveryKind:
         with pytest.raises(ImageError, match="the largest value is 99999"):
             load_image(path)
 
-    def test_plain_values_of_any_length_and_across_parts(self, tmp_path, monkeypatch):
-        monkeypatch.setattr("samekind.images.netpbm.AT_ONCE", 50)
+    def test_plain_values_of_any_length_and_across_parts(self, tmp_path):
         values = _random((20, 30), 65535)
         words = [b"%d" % value if place % 3 else b"%09d" % value for place, value in enumerate(values.ravel())]
-        (tmp_path / "a.pgm").write_bytes(b"P2 30 20 65535\n" + b"\n \t".join(words))
+        header, raster = b"P2 30 20 65535\n", b"\n \t".join(words)
+        (tmp_path / "a.pgm").write_bytes(header + raster)
         np.testing.assert_allclose(load_image(tmp_path / "a.pgm").grey, values / 65535, atol=1e-7)
+        for at_once in (1, 50):
+            found = netpbm._plain(memoryview(raster), netpbm.header_of(header), at_once)
+            np.testing.assert_array_equal(found, values.ravel())
 
     def test_plain_bitmaps(self, tmp_path):
         (tmp_path / "a.pbm").write_bytes(b"P1 # bits\n3 2\n1 0 1\n010")
         np.testing.assert_array_equal(load_image(tmp_path / "a.pbm").grey, [[0, 1, 0], [1, 0, 1]])
 
     @pytest.mark.parametrize("name", ["a.jpg", "a.png"])
-    def test_large_pictures_are_converted_in_strips(self, tmp_path, name, monkeypatch):
+    def test_large_pictures_are_converted_in_strips(self, tmp_path, name):
         rgb = cv2.GaussianBlur(_random((61, 80, 3), 255).astype(np.uint8), (9, 9), 2)
         for image in (Image.fromarray(rgb), Image.fromarray(rgb).convert("CMYK" if name == "a.jpg" else "RGBA")):
             image.save(tmp_path / name)
             whole = load_image(tmp_path / name)
-            with monkeypatch.context() as small:
-                small.setattr("samekind.images.load._STRIP", 1000)
-                strips = load_image(tmp_path / name)
-            np.testing.assert_array_equal(strips.grey, whole.grey)
-            assert strips.notes == whole.notes == ()
+            assert whole.notes == ()
+            data = (tmp_path / name).read_bytes()
+            with load._opened_jpeg(data) if name == "a.jpg" else Image.open(tmp_path / name) as opened:
+                np.testing.assert_array_equal(load._grey(opened, strip=1000), whole.grey)
+            if name == "a.jpg":
+                with_filler = load._with_filler(data, load._data_ends(data))
+                assert load._sound_rows(with_filler, whole.grey, strip=1000) == 61
 
     def test_deep_png_with_odd_notes_is_silent(self, tmp_path, capfd):
         """libpng would complain about them on stderr."""
@@ -267,10 +272,9 @@ class TestUnusable:
         scan = data[data.index(b"\xff\xda") : -2]
         assert "more scans or restart markers" in _try(tmp_path / "a.jpg", data[:-2] + 200 * scan + data[-2:]).reason
 
-    def test_many_restart_markers_get_short_fillers(self, monkeypatch):
-        monkeypatch.setattr(load, "_FILLER_BYTES", 0)
+    def test_many_restart_markers_get_short_fillers(self):
         data = bytes(5000)
-        assert len(load._with_filler(data, range(0, 5000, 2))) <= 3 * len(data)
+        assert len(load._with_filler(data, range(0, 5000, 2), filler_bytes=0)) <= 3 * len(data)
 
     def test_the_error_can_be_pickled(self):
         error = pickle.loads(pickle.dumps(ImageError("a.jpg", "is odd")))

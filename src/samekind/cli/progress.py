@@ -23,7 +23,11 @@ TITLES = {
 
 @contextmanager
 def fit_progress(
-    shown: bool, titles: dict[str, str] = TITLES, first: str = "Reading descriptors"
+    shown: bool,
+    titles: dict[str, str] = TITLES,
+    first: str = "Reading descriptors",
+    *,
+    every: float = SECONDS_PER_LINE,
 ) -> Iterator["Observer | None"]:
     """A callback for a learner, which shows each of its steps by its title."""
     if not shown:
@@ -33,9 +37,7 @@ def fit_progress(
 
     console = Console(stderr=True)
     with (
-        ProgressBars(console, titles, first=first)
-        if console.is_terminal
-        else ProgressLines(console, titles, SECONDS_PER_LINE)
+        ProgressBars(console, titles, first=first) if console.is_terminal else ProgressLines(console, titles, every)
     ) as display:
         yield display
 

@@ -19,6 +19,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -188,15 +189,8 @@ class DaskExecutor(Executor):
     def over_groups(
         self, site: Site, operation: Operation, groups: Sequence[int], *arguments: Any
     ) -> Iterator[tuple[Sequence[int], Any]]:
-        def shares(workers: Sequence[str], items: Sequence[int] | None) -> dict[str, list[int]]:
-            chosen = range(len(groups)) if items is None else items
-            # By name: those of an earlier fit get the groups again that they may have copies of.
-            made = striped([groups[at] for at in chosen], sorted(workers))
-            return {worker: [chosen[at] for at in places] for worker, places in made.items()}
-
-        if not len(groups):
-            return
-        yield from Run(self, site, operation, arguments, shares, names=groups).results()
+        if len(groups):
+            yield from Run(self, site, operation, arguments, partial(group_shares, groups), names=groups).results()
 
     def over_items(
         self, site: Site, operation: Operation, items: Sequence[int], size: int
@@ -321,6 +315,18 @@ class DaskExecutor(Executor):
     def _is_there(self, worker: str, address: str) -> bool:
         """At this address still: a worker that was started again has another one, and nothing of what it had."""
         return self._addresses.get(worker) == address
+
+
+def group_shares(
+    groups: Sequence[int], workers: Sequence[str], items: Sequence[int] | None = None
+) -> dict[str, list[int]]:
+    """Which of the groups each worker gets, by their places in `groups`: all of them, or those at `items`.
+
+    Workers go by name: those of an earlier fit get the groups again that they may have copies of.
+    """
+    chosen = range(len(groups)) if items is None else items
+    made = striped([groups[at] for at in chosen], sorted(workers))
+    return {worker: [chosen[at] for at in places] for worker, places in made.items()}
 
 
 def run_worker(

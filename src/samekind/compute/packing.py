@@ -48,7 +48,7 @@ class SharedFolder:
         self.stripes = stripes
         self.folder = Path(parent).absolute() / f"samekind-cluster-{secrets.token_hex(6)}"
         self.folder.mkdir(parents=True)
-        self._files: dict[int, tuple[weakref.ref[NDArray[Any]], Path]] = {}  # by the array's id
+        self._arrays: weakref.WeakValueDictionary[Path, NDArray[Any]] = weakref.WeakValueDictionary()  # by their files
 
     def packed(self, value: Any) -> Packed:
         buffer = io.BytesIO()
@@ -57,17 +57,17 @@ class SharedFolder:
 
     def path_of(self, array: NDArray[Any]) -> Path:
         """A file of the array's numbers; it goes when the array goes."""
-        known = self._files.get(id(array))
-        if known is not None and known[0]() is array:
-            return known[1]
+        for path, known in self._arrays.items():
+            if known is array:
+                return path
         path = self.folder / f"{secrets.token_hex(8)}.npy"
         with whole_file(path) as file:
             np.lib.format.write_array(file, array, allow_pickle=False)
-        self._files[id(array)] = weakref.ref(array, lambda _: path.unlink(missing_ok=True)), path
+        self._arrays[path] = array
+        weakref.finalize(array, path.unlink, missing_ok=True).atexit = False
         return path
 
     def close(self) -> None:
-        self._files.clear()
         with contextlib.suppress(OSError):
             shutil.rmtree(self.folder)
 

@@ -242,7 +242,7 @@ def _opened_jpeg(data: bytes) -> PillowFile:
     return image
 
 
-def _sound_rows(with_filler: bytes, pixels: Floats32) -> int:
+def _sound_rows(with_filler: bytes, pixels: Floats32, strip: int = _STRIP) -> int:
     """Rows before the first that depends on bytes which are not there.
 
     libjpeg fills missing data with zeros and tells only its stderr. So bytes are put in where entropy-coded data end: a
@@ -252,7 +252,7 @@ def _sound_rows(with_filler: bytes, pixels: Floats32) -> int:
     """
     try:
         image = _opened_jpeg(with_filler)
-        for rows, part in _strips(image):
+        for rows, part in _strips(image, strip):
             differ = np.flatnonzero((part != pixels[rows]).any(axis=1))
             if differ.size:
                 return int(rows.start + differ[0])
@@ -263,8 +263,8 @@ def _sound_rows(with_filler: bytes, pixels: Floats32) -> int:
     return len(pixels)
 
 
-def _with_filler(data: bytes, ends: Sequence[int]) -> bytes:
-    filler = _FILLER[: max(4, max(_FILLER_BYTES, len(data)) // max(len(ends), 1))]
+def _with_filler(data: bytes, ends: Sequence[int], filler_bytes: int = _FILLER_BYTES) -> bytes:
+    filler = _FILLER[: max(4, max(filler_bytes, len(data)) // max(len(ends), 1))]
     parts, start = [], 0
     for end in ends:
         parts += [data[start:end], filler]
@@ -327,22 +327,22 @@ def _load_netpbm(data: bytes, max_pixels: int) -> LoadedImage:
     return LoadedImage(_from_colours(values, largest) if values.shape[2] == 3 else _scaled(values[..., 0], largest))
 
 
-def _strips(image: PillowFile) -> Iterator[tuple[slice, Floats32]]:
+def _strips(image: PillowFile, strip: int = _STRIP) -> Iterator[tuple[slice, Floats32]]:
     """Grey in [0, 1] of what Pillow has decoded, some rows at a time: a float copy of all colours takes much memory."""
     width, height = image.size
-    step = max(1, _STRIP // max(width, 1))
+    step = max(1, strip // max(width, 1))
     for top in range(0, height, step):
         rows = slice(top, min(top + step, height))
         whole = step >= height
         yield rows, _grey_part(image if whole else image.crop((0, rows.start, width, rows.stop)))
 
 
-def _grey(image: PillowFile) -> Floats32:
+def _grey(image: PillowFile, strip: int = _STRIP) -> Floats32:
     width, height = image.size
-    if height * width <= _STRIP:
+    if height * width <= strip:
         return _grey_part(image)
     grey: Floats32 = np.empty((height, width), np.float32)
-    for rows, part in _strips(image):
+    for rows, part in _strips(image, strip):
         grey[rows] = part
     return grey
 

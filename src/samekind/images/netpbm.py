@@ -113,13 +113,13 @@ def _plain_bits(raster: memoryview, header: Header) -> NDArray[Any]:
     return (ord("1") - bits).astype(np.uint8)
 
 
-def _plain(raster: memoryview, header: Header) -> NDArray[Any]:
+def _plain(raster: memoryview, header: Header, at_once: int = AT_ONCE) -> NDArray[Any]:
     if len(raster) < 2 * header.n_values - 1:  # before so many values are given room
         raise NetpbmError(f"is cut off: {len(bytes(raster).split()):,} of {header.n_values:,} values are there")
     values = np.empty(header.n_values, np.uint16)
     filled = start = 0
     while filled < len(values) and start < len(raster):
-        stop = _end_of_word(raster, start + AT_ONCE)
+        stop = _end_of_word(raster, start + at_once)
         found = _words(np.frombuffer(raster[start:stop], np.uint8), len(values) - filled)
         values[filled : filled + len(found)] = found
         filled, start = filled + len(found), stop
