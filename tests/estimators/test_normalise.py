@@ -6,8 +6,9 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from samekind import EnsembleMetric, JointMetric, SparseBlockMetric
+from samekind.estimators.data import TrainingData
 from samekind.evaluation import label_pairs
-from samekind.model import basis as basis_module
+from samekind.model.basis import ROWS_AT_ONCE
 from tests import cases
 from tests.cases import with_settings
 from tests.stores import disk_store
@@ -36,6 +37,14 @@ def learner(request):
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
     return disk_store(tmp_path_factory.mktemp("normalise") / "store", X, Y, {"a": 3, "b": 3})
+
+
+@pytest.fixture(scope="module")
+def large_store(tmp_path_factory):
+    """The same samples again and again: more than are read at once."""
+    times = ROWS_AT_ONCE // len(X) + 2
+    folder = tmp_path_factory.mktemp("normalise") / "large"
+    return disk_store(folder, np.tile(X, (times, 1)), np.tile(Y, times), {"a": 3, "b": 3}, shard_rows=500)
 
 
 def of_store(learner):
@@ -86,16 +95,24 @@ def test_the_threshold_is_the_best_on_pairs_of_normalised_codes(learner, loss, n
 
 
 @pytest.mark.parametrize("whiten", [None, 45])
-@pytest.mark.parametrize("rows_at_once", [7, 2048])
-def test_a_store_is_normalised_as_its_array(learner, store, whiten, rows_at_once, monkeypatch):
-    monkeypatch.setattr(basis_module, "ROWS_AT_ONCE", rows_at_once)
-    rows = np.flatnonzero(Y < 4)
+def test_a_store_is_normalised_as_its_array(learner, large_store, whiten):
+    store, rows = large_store, np.flatnonzero(Y < 4)
     ours = with_settings(of_store(learner), normalise="unit", whiten=whiten).fit(store, store.labels, rows=rows)
     everything = store.panel(range(4), np.arange(len(store))).astype(np.float64)
     columns = ours.metric_.columns
     np.testing.assert_allclose(ours.metric_.basis.mean, everything[np.ix_(rows, columns)].mean(axis=0), atol=1e-5)
     centred = (everything[:, columns] - everything[np.ix_(rows, columns)].mean(axis=0)) @ ours.components_[:, columns].T
     np.testing.assert_allclose(ours.transform(store), divided(centred, "unit"), atol=1e-4)
+
+
+@pytest.mark.parametrize("at_once", [1, 7, 2048])
+def test_the_mean_is_that_of_the_samples_however_many_are_read_at_once(store, at_once):
+    rows = np.flatnonzero(Y < 4)
+    data = TrainingData.from_samples(store, store.labels, rows, 1)
+    everything = store.panel(range(4), np.arange(len(store))).astype(np.float64)
+    np.testing.assert_allclose(
+        data.mean([3, 1], at_once=at_once), everything[rows][:, [*range(3, 6), *range(9, 12)]].mean(axis=0), rtol=1e-12
+    )
 
 
 def test_there_is_no_matrix(learner):

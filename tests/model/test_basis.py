@@ -2,13 +2,13 @@
 
 import pickle
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from samekind.model import basis as basis_module
 from samekind.model.basis import Basis
 from samekind.model.metric import Metric
 from samekind.store import ArrayStore, FeatureGroups, GroupsOf, RowsOf
@@ -139,14 +139,13 @@ def test_arrays_columns_stores_and_rows_agree(basis, n, at_once):
     X = samples(basis, n)
     rows = np.random.default_rng(n).permutation(n)[: n // 2]
     store = store_of(X)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(basis_module, "ROWS_AT_ONCE", at_once)
-        Z = basis.transform(X)
-        for other in (basis.transform(X[:, basis.columns]), basis.transform(store)):
-            np.testing.assert_allclose(other, Z, rtol=1e-12, atol=1e-13)
-        for other in (basis.transform(X, rows), basis.transform(store, rows), basis.transform(RowsOf(store, rows))):
-            np.testing.assert_allclose(other, Z[rows], rtol=1e-12, atol=1e-13)
-        assert sum(len(part) for part in basis.read(X)) == n
+    transform = partial(basis.transform, at_once=at_once)
+    Z = transform(X)
+    for other in (transform(X[:, basis.columns]), transform(store)):
+        np.testing.assert_allclose(other, Z, rtol=1e-12, atol=1e-13)
+    for other in (transform(X, rows), transform(store, rows), transform(RowsOf(store, rows))):
+        np.testing.assert_allclose(other, Z[rows], rtol=1e-12, atol=1e-13)
+    assert sum(len(part) for part in basis.read(X, at_once=at_once)) == n
     np.testing.assert_allclose(Z, basis(X[:, basis.columns]), rtol=1e-12, atol=1e-13)
 
 

@@ -12,7 +12,7 @@ from samekind.estimators.on_store import whitened_by
 from samekind.estimators.validation import check_count, families_from
 from samekind.kernels.spectral import Matrix
 from samekind.kernels.types import Array, IntArray
-from samekind.model.basis import Basis
+from samekind.model.basis import ROWS_AT_ONCE, Basis
 from samekind.store import (
     ArrayStore,
     FeatureGroups,
@@ -177,14 +177,13 @@ class TrainingData:
         sizes = self.store.group_sizes
         return self.basis({k: np.eye(int(sizes[k])) for k in every})
 
-    def mean(self, chosen: Sequence[int]) -> NDArray[np.float64]:
+    def mean(self, chosen: Sequence[int], *, at_once: int = ROWS_AT_ONCE) -> NDArray[np.float64]:
         """Of the columns of chosen groups, in rising order: that of whitening, or of the samples."""
         columns, order = self._columns(chosen)
         if self.whitening is not None:
             return np.concatenate([self.whitening.of(k)[0] for k in chosen])[order].astype(np.float64)
-        sums = [
-            part.sum(axis=0, dtype=np.float64) for part in Basis.plain(columns, self.n_features).read(self.X, self.rows)
-        ]
+        parts = Basis.plain(columns, self.n_features).read(self.X, self.rows, at_once=at_once)
+        sums = [part.sum(axis=0, dtype=np.float64) for part in parts]
         mean: NDArray[np.float64] = np.sum(sums, axis=0) / len(self.rows)
         return mean
 

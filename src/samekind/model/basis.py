@@ -201,24 +201,24 @@ class Basis:
         """What the features are multiplied by, (n_codes,)."""
         return self._eigenvalues.astype(np.float64) ** (self.weigh / 2)
 
-    def transform(self, X: Any, rows: ArrayLike | None = None) -> Floats:
+    def transform(self, X: Any, rows: ArrayLike | None = None, *, at_once: int = ROWS_AT_ONCE) -> Floats:
         """The features (n, n_codes) of an array or of a store of feature groups; of some of its rows, or all.
 
         An array has all features, or the columns that are read alone. Of a store only the groups that are needed are
-        read, a few thousand rows at a time.
+        read, `at_once` rows at a time.
         """
-        parts = [self(part) for part in self.read(X, rows)]
+        parts = [self(part) for part in self.read(X, rows, at_once=at_once)]
         dtype = np.float32 if self._values is None else self._values.dtype
         return np.concatenate(parts) if parts else np.zeros((0, self.n_codes), dtype)
 
-    def read(self, X: Any, rows: ArrayLike | None = None) -> Iterator[Floats]:
-        """The columns of an array or a store that this basis reads, some thousand rows at a time."""
+    def read(self, X: Any, rows: ArrayLike | None = None, *, at_once: int = ROWS_AT_ONCE) -> Iterator[Floats]:
+        """The columns of an array or a store that this basis reads, `at_once` rows at a time."""
         if isinstance(X, FeatureStore):
-            yield from self._read_store(X, np.arange(len(X)) if rows is None else np.asarray(rows))
+            yield from self._read_store(X, np.arange(len(X)) if rows is None else np.asarray(rows), at_once)
             return
         selected = self.select(X, "X") if rows is None else X[np.asarray(rows)]
-        for start in range(0, len(selected), ROWS_AT_ONCE):
-            yield self.select(selected[start : start + ROWS_AT_ONCE], "X")
+        for start in range(0, len(selected), at_once):
+            yield self.select(selected[start : start + at_once], "X")
 
     def select(self, values: Floats, name: str) -> Floats:
         """The columns that are read, along the last axis, whichever of the two widths was given."""
@@ -256,15 +256,15 @@ class Basis:
         dense: Floats = weighed.toarray() if components is None else np.asarray(components @ weighed)
         return dense
 
-    def _read_store(self, store: FeatureStore, rows: Ints) -> Iterator[Floats]:
+    def _read_store(self, store: FeatureStore, rows: Ints, at_once: int) -> Iterator[Floats]:
         ends = np.cumsum(store.group_sizes)
         if ends[-1] != self.n_features:
             raise ValueError(f"This store has {ends[-1]} features, but this metric takes {self.n_features}.")
         chosen = np.unique(np.searchsorted(ends, self.columns, side="right"))
         inside = np.concatenate([np.arange(ends[k] - store.group_sizes[k], ends[k]) for k in chosen])
         read = np.searchsorted(inside, self.columns)
-        for start in range(0, len(rows), ROWS_AT_ONCE):
-            yield store.panel(chosen.tolist(), rows[start : start + ROWS_AT_ONCE])[:, read]
+        for start in range(0, len(rows), at_once):
+            yield store.panel(chosen.tolist(), rows[start : start + at_once])[:, read]
 
     def _check_has_groups(self) -> None:
         if self.values is None:
