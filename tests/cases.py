@@ -142,6 +142,13 @@ def directional_difference(f, x, direction, h=1e-5):
     return (f(x + h * direction) - f(x - h * direction)) / (2 * h)
 
 
+def with_sizes(learner, **sizes):
+    """The same learner, unfitted, of a class of the same name that works on small data as on large ones."""
+    kind = type(learner)
+    small = type(kind.__name__, (kind,), {"_work_sizes": replace(kind._work_sizes, **sizes)})
+    return small(**learner.get_params(deep=False))
+
+
 def with_settings(learner, **settings):
     """The learner with these settings: its own, or else those of each of its steps that knows them."""
     own, steps = learner.get_params(deep=False), {"selection": SparseBlockMetric(), "joint": JointMetric()}

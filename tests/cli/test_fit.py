@@ -4,7 +4,6 @@ import json
 import os
 import re
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pytest
@@ -19,8 +18,10 @@ from samekind.estimators.use import codes_in_use
 from samekind.evaluation import calibrate, evaluate_codes
 from samekind.events import Event
 from samekind.extraction import with_roots
+from samekind.images.listing import list_images
+from samekind.images.load import ImageError
 from samekind.store import DiskStore
-from tests.picture_folders import write_pictures
+from tests.picture_folders import small_extractor, write_pictures
 
 SHORT = ("--max-groups", "3", "--components", "6")
 FEW = (*SHORT, "--set", "cv=none")  # nothing is chosen on labels left out
@@ -294,12 +295,12 @@ class TestRefusals:
         assert "class" in refused(tmp_path / "store", tmp_path / "m")
 
     @pytest.mark.parametrize("more", [(), ("--hold-out", "0.2")])
-    def test_an_unfinished_store(self, tmp_path, monkeypatch, more):
+    def test_an_unfinished_store(self, tmp_path, more):
         pictures = write_pictures(tmp_path / "pictures", n_labels=3)
-        monkeypatch.setattr(extraction, "extract", partial(extraction.extract, shard_bytes=1))
         (pictures / "person 02/3.png").write_text("no picture")
-        options = ["--size", "40x56", "--regions", 5, "--on-error", "fail"]
-        assert run("extract", pictures, tmp_path / "store", *options).exit_code == 2
+        files = list_images(pictures, labelled=True)
+        with pytest.raises(ImageError):
+            extraction.extract(files, tmp_path / "store", small_extractor(), on_error="fail", shard_bytes=1)
         assert "is unfinished: 11 of 12" in refused(tmp_path / "store", tmp_path / "m", *more)
 
 

@@ -6,8 +6,6 @@ import signal
 import subprocess
 import sys
 from dataclasses import dataclass, field
-from functools import partial
-from importlib import import_module
 
 import numpy as np
 import pytest
@@ -18,30 +16,27 @@ from sklearn.exceptions import ConvergenceWarning
 import samekind
 from samekind import EnsembleMetric, JointMetric, SparseBlockMetric
 from samekind.solvers.joint import JointOptions
-from samekind.solvers.selection import SelectionOptions
 from tests import cases
 from tests.stores import disk_store
 
 FAMILIES = [("left", 1)] * 16 + ["right"] * 16
-SMALL_SAMPLES = {
-    "samekind.estimators.steps.JointOptions": {"first_anchors": 40},
-    "samekind.solvers.selection.block_solvers.SampleOptions": {"first": 60},
-}
+SMALL_SAMPLES = {"first_anchors": 40, "first_sample": 60}
 
 
 @dataclass(frozen=True)
 class Fit:
-    """An estimator, where its process is killed, and options of solvers by which small data are sampled."""
+    """An estimator, where its process is killed, and sizes by which small data are sampled."""
 
     kind: str
     parameters: dict
     step: str
     iteration: int
-    options: dict = field(default_factory=dict)
+    sizes: dict = field(default_factory=dict)
 
     def estimator(self, **more):
         families = {"families": FAMILIES} if self.parameters.get("families") else {}
-        return getattr(samekind, self.kind)().set_params(**self.parameters | families | more)
+        learner = cases.with_sizes(getattr(samekind, self.kind)(), **self.sizes)
+        return learner.set_params(**self.parameters | families | more)
 
     def as_json(self, name, folder):
         return vars(self) | {"name": name, "checkpoint": str(folder)}
@@ -90,20 +85,18 @@ FITS = {
 # Each fit in a process of its own, which says where it is, and waits in its callback to be killed.
 NURSERY = """
 import json, os, sys, time
-from functools import partial
-from importlib import import_module
 import numpy as np
 from sklearn.datasets import load_digits
 import samekind
+from samekind.estimators.work_sizes import WorkSizes
 
 fits = json.loads(sys.stdin.read())
 X, y = load_digits(return_X_y=True)
 families = [("left", 1)] * 16 + ["right"] * 16
 
 def fitted(fit):
-    for path, options in fit["options"].items():
-        module, name = path.rsplit(".", 1)
-        setattr(import_module(module), name, partial(getattr(import_module(module), name), **options))
+    kind = getattr(samekind, fit["kind"])
+    kind = type(fit["kind"], (kind,), {"_work_sizes": WorkSizes(**fit["sizes"])})
     parameters = fit["parameters"]
     if "families" in parameters:
         parameters["families"] = families
@@ -115,7 +108,7 @@ def fitted(fit):
             os.write(1, f"{os.getpid()} {fit['name']}\\n".encode())
             time.sleep(600)
 
-    model = getattr(samekind, fit["kind"])().set_params(**parameters, checkpoint=fit["checkpoint"], callback=wait)
+    model = kind().set_params(**parameters, checkpoint=fit["checkpoint"], callback=wait)
     model.fit(X[:240] / 16, y[:240])
     os.write(1, f"0 {fit['name']} came to its end\\n".encode())
 
@@ -169,16 +162,7 @@ def killed(tmp_path_factory):
     return folder
 
 
-@pytest.fixture
-def fit(request, monkeypatch):
-    made = FITS[request.param]
-    for path, options in made.options.items():
-        module, name = path.rsplit(".", 1)
-        monkeypatch.setattr(import_module(module), name, partial(getattr(import_module(module), name), **options))
-    return made
-
-
-each_fit = pytest.mark.parametrize(("fit", "name"), [(name, name) for name in FITS], indirect=["fit"])
+each_fit = pytest.mark.parametrize(("fit", "name"), [(fit, name) for name, fit in FITS.items()], ids=FITS)
 
 
 def heard(estimator, X, y):
@@ -425,10 +409,9 @@ def test_codes_may_be_normalised_otherwise(small, tmp_path):
 
 
 @pytest.mark.parametrize("budgets", [("2KB", "512MB"), ("512MB", "2KB")], ids=["more", "less"])
-def test_the_memory_may_change(budgets, tmp_path, monkeypatch):
+def test_the_memory_may_change(budgets, tmp_path):
     """A fast search may go on with all pairs what it began with anchors for want of room, or the other way round."""
-    monkeypatch.setattr("samekind.estimators.steps.SelectionOptions", partial(SelectionOptions, fewest_anchors=8))
-    estimator = begun(clone(SMALL["blocks"]), tmp_path, memory_budget=budgets[0])
+    estimator = begun(cases.with_sizes(SMALL["blocks"], fewest_anchors=8), tmp_path, memory_budget=budgets[0])
     chosen = [record["group"] for record in estimator.history_]
     estimator.set_params(memory_budget=budgets[1]).fit(X, Y)
     assert [record["group"] for record in estimator.history_][:2] == chosen

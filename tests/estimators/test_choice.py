@@ -232,12 +232,11 @@ def test_more_folds_to_calibrate_on_where_one_is_enough_to_choose_on():
     assert more_folds(Y, "auto", 0) == []
 
 
-def test_what_is_chosen_on_one_fold_is_calibrated_on_the_classes_of_all(monkeypatch):
-    monkeypatch.setattr("samekind.estimators.tuning.MANY_SAMPLES", 30)
+def test_what_is_chosen_on_one_fold_is_calibrated_on_the_classes_of_all():
     rng = np.random.RandomState(0)
     labels = np.repeat(np.arange(20), 4)
     data = rng.standard_normal((80, 6)) + 2 * rng.standard_normal((20, 6))[labels]
-    model = EnsembleMetric(2, max_groups=2, cv="auto").fit(data, labels)
+    model = cases.with_sizes(EnsembleMetric(2, max_groups=2, cv="auto"), many_samples=30).fit(data, labels)
     assert model.metric_.calibration.n_classes == 12
     assert all(len(trial.precisions) == 4 for trial in model.trials_)
     parts = {record["part"] for record in model.history_ if record.get("part")}

@@ -5,12 +5,13 @@ import pytest
 from sklearn.base import clone
 
 from samekind import EnsembleMetric, JointMetric, SparseBlockMetric, cluster
+from samekind.compute.cluster import current_executor
 from samekind.compute.executor import Executor
-from samekind.estimators import steps
 from samekind.estimators.on_store import StorePanels, whitened_by, with_neighbors_by
 from samekind.relation import Relation
 from samekind.store import Whitening
 from tests import clusters, stores
+from tests.cases import with_sizes
 
 distributed = pytest.importorskip("distributed", reason="dask.distributed is not installed")
 
@@ -27,10 +28,9 @@ def case(tmp_path_factory):
     return stores.disk_store(tmp_path_factory.mktemp("cluster") / "store", np.abs(X), y, {"a": 4, "b": 6}, 50), y
 
 
-@pytest.fixture(autouse=True)
-def few_are_many(monkeypatch):
-    """So that small data leave the process."""
-    monkeypatch.setattr(steps, "FEW_SAMPLES", 10)
+def sent(learner):
+    """One that lets small data leave the process."""
+    return with_sizes(learner, few_samples=10)
 
 
 def comparable(history):
@@ -40,9 +40,9 @@ def comparable(history):
 @pytest.mark.parametrize(
     "learner",
     [
-        SparseBlockMetric(max_groups=3, random_state=0, loss="triplet", n_neighbors=2),
-        JointMetric(4, max_iter=5, random_state=0),
-        EnsembleMetric(max_groups=2, n_components=3, cv=None, random_state=0),
+        sent(SparseBlockMetric(max_groups=3, random_state=0, loss="triplet", n_neighbors=2)),
+        sent(JointMetric(4, max_iter=5, random_state=0)),
+        sent(EnsembleMetric(max_groups=2, n_components=3, cv=None, random_state=0)),
     ],
     ids=lambda learner: type(learner).__name__,
 )
@@ -51,7 +51,7 @@ def test_estimators_learn_the_same_on_a_cluster(address, case, learner):
     alone = clone(learner).set_params(n_jobs=1).fit(*case)
     with cluster(address, n_jobs=1) as compute:
         around = clone(learner).fit(*case)
-        assert sum(compute.traffic.received.values()) > 1000
+        assert sum(compute.traffic.received.values()) > 20_000  # the pairs too, not only what is small
     with cluster(address, n_jobs=1) as compute:
         given = clone(learner).set_params(compute=compute).fit(*case)
     for made in (around, given):
@@ -83,7 +83,7 @@ def test_what_is_no_executor_is_refused(case):
 
 
 def test_a_checkpoint_of_threads_goes_on_on_a_cluster(address, case, tmp_path):
-    learner = SparseBlockMetric(max_groups=4, random_state=0, n_jobs=1)
+    learner = sent(SparseBlockMetric(max_groups=4, random_state=0, n_jobs=1))
     whole = clone(learner).fit(*case)
     stopped = clone(learner).set_params(checkpoint=tmp_path / "fit", callback=lambda event: event.iteration == 2)
     stopped.fit(*case)
@@ -94,4 +94,4 @@ def test_a_checkpoint_of_threads_goes_on_on_a_cluster(address, case, tmp_path):
 
 
 def test_threads_are_taken_where_there_is_no_cluster():
-    assert type(steps.current_executor(2)) is Executor
+    assert type(current_executor(2)) is Executor

@@ -18,7 +18,7 @@ from samekind.store import (
     Whitening,
 )
 from tests import cases
-from tests.cases import with_settings
+from tests.cases import with_settings, with_sizes
 
 SIZES = (6, 5, 4, 6, 5, 4)
 PLAIN = {"max_groups": 3, "n_components": 4, "cv": None, "random_state": 0, "normalise": "none"}
@@ -107,12 +107,11 @@ def test_whitening_inside_is_whitening_outside(learner, store, X_and_y):
 
 
 @pytest.mark.parametrize("search", ["exact", "fast"])
-def test_whitened_groups_kept_in_memory_change_nothing(search, store, monkeypatch):
+def test_whitened_groups_kept_in_memory_change_nothing(search, store):
     learner = SparseBlockMetric(max_groups=3, search=search, tol=1e-6, random_state=0)
     codes = []
     for share in (0.0, 1 / 16):
-        monkeypatch.setattr("samekind.estimators.steps.COPY_SHARE", share)
-        codes.append(clone(learner).fit(store, store.labels).transform(store))
+        codes.append(with_sizes(learner, copy_share=share).fit(store, store.labels).transform(store))
     np.testing.assert_allclose(codes[0], codes[1], atol=1e-3)
 
 

@@ -384,19 +384,22 @@ def test_a_weak_token_is_refused(token):
         Tokens(token)
 
 
-def test_what_was_sent_is_compared_and_searched_while_uploads_wait(own, monkeypatch):
+def test_what_was_sent_is_compared_and_searched_while_uploads_wait(own):
     """Or it would be let go before its turn comes."""
-    engine = Engine(own.metric, Gallery.open(own.gallery))
-    with client_of(engine, limits=Limits(waiting=1)) as client:
-        a, b = names(client, own, (0, 0), (0, 1))
-        going, waiting = threading.Event(), threading.Semaphore(0)
+    slow, going, waiting = threading.Event(), threading.Event(), threading.Semaphore(0)
 
-        def wait(*_):
+    class Slow(Engine):
+        def add_picture(self, *given):
+            if not slow.is_set():
+                return super().add_picture(*given)
             waiting.release()
             assert going.wait(60)
             return {"picture": "x"}
 
-        monkeypatch.setattr(engine, "add_picture", wait)
+    engine = Slow(own.metric, Gallery.open(own.gallery))
+    with client_of(engine, limits=Limits(waiting=1)) as client:
+        a, b = names(client, own, (0, 0), (0, 1))
+        slow.set()
         uploads = [
             threading.Thread(target=sent, args=(client, own.picture(0, 0))) for _ in range(effective_threads(None))
         ]

@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from samekind._version import __version__
 from samekind.estimators.data import TrainingData, checked_rows, is_store
+from samekind.estimators.work_sizes import WorkSizes
 from samekind.evaluation.pairs import label_pairs
 from samekind.evaluation.verification import best_threshold
 from samekind.feature_store import FeatureStore
@@ -37,6 +38,7 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
 
     metric_: Metric
     history_: list[dict[str, Any]]
+    _work_sizes: ClassVar[WorkSizes] = WorkSizes()
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -25,7 +25,7 @@ from samekind.estimators.progress import Listeners
 from samekind.estimators.resume import snapshots_for
 from samekind.estimators.schedule import stages_of_final_fit, stages_of_fit
 from samekind.estimators.similarity import TwoCovariance
-from samekind.estimators.steps import COPY_SHARE, JointSolution, Resources, convergence_message
+from samekind.estimators.steps import JointSolution, Resources, convergence_message
 from samekind.estimators.time_left import Stage
 from samekind.estimators.tuning import LeftOut, Trial, class_folds, more_folds
 from samekind.estimators.two_steps import Learned, TwoSteps
@@ -214,14 +214,15 @@ class EnsembleMetric(MetricLearner):
         """
         X, y, rows = self._checked_data(X, y, rows)
         self._check_parameters()
-        X = copied_if_small(X, rows, int(parse_bytes(self.memory_budget) * COPY_SHARE))
+        X = copied_if_small(X, rows, int(parse_bytes(self.memory_budget) * self._work_sizes.copy_share))
         data = TrainingData.from_samples(as_learned_from(X, self.mirror), y, rows, self.feature_groups)
         families = self._families(data)
         with Listeners(self.verbose, self.callback) as listeners:
             with single_threaded_blas():
                 resources = Resources.from_estimator(self, listeners).kept_in(snapshots_for(self, data, families))
                 steps = TwoSteps(self, data, families, resources, CandidateGrid.from_estimator(self, data))
-                folds, more = (of(data.y, self.cv, resources.seed) for of in (class_folds, more_folds))
+                many = resources.sizes.many_samples
+                folds, more = (of(data.y, self.cv, resources.seed, many) for of in (class_folds, more_folds))
                 fitting = CrossFitting(steps, folds, more)
                 listeners.plan(stages_of_fit(steps, folds, more))
                 chosen, left_out = fitting.choose()

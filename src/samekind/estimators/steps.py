@@ -37,6 +37,7 @@ from samekind.estimators.validation import (
     search_from,
     trace_bound_from,
 )
+from samekind.estimators.work_sizes import WorkSizes
 from samekind.events import Event
 from samekind.kernels.principal import leading_directions, projected, weighted_mean
 from samekind.kernels.similarity import similarity_directions
@@ -49,11 +50,10 @@ from samekind.objective import Objective
 from samekind.relation import Relation
 from samekind.solvers.joint import JointOptions, JointProblem, JointResult, JointState, solve_joint
 from samekind.solvers.selection import SelectionOptions, SelectionResult, SelectionState, select_groups
+from samekind.solvers.selection.block_solvers import SampleOptions
 from samekind.solvers.two_covariance import TwoCovarianceModel, fit_two_covariance
 from samekind.store import centred
 
-COPY_SHARE = 1 / 16  # of the memory budget: whitened groups that take less are kept in memory, beside the budget
-FEW_SAMPLES = 1_000  # up to here one thread does the pairs sooner than several
 NO_VARIANCE = 1e-10  # share of the largest variance of class centres: rounding
 
 
@@ -67,6 +67,7 @@ class Resources:
     seed: int
     listeners: Listeners
     snapshots: Snapshots
+    sizes: WorkSizes
     part: str = ""  # of the fit: a fold of classes left out, or all
 
     @classmethod
@@ -79,6 +80,7 @@ class Resources:
             int(check_random_state(estimator.random_state).randint(np.iinfo(np.int32).max)),
             listeners,
             NoCheckpoint(),
+            estimator._work_sizes,
         )
 
     def kept_in(self, snapshots: Snapshots) -> Resources:
@@ -130,7 +132,7 @@ class LossSettings:
                 relation = with_neighbors_by(by, panels, relation, self.n_neighbors, budget)
             else:
                 relation = relation.with_neighbors(panels, self.n_neighbors, resources.memory_budget)
-        executor = resources.executor if relation.n_samples > FEW_SAMPLES else Executor(1)
+        executor = resources.executor if relation.n_samples > resources.sizes.few_samples else Executor(1)
         return Objective.over(self.loss, relation, executor, MemoryBudget(resources.memory_budget), dtype)
 
 
@@ -169,7 +171,7 @@ def run_selection(
         own = data.only(members).whitened(
             dims, resources.n_jobs, resources.listeners.count, executor=resources.executor
         )
-        own = own.copied(int(resources.memory_budget * COPY_SHARE))
+        own = own.copied(int(resources.memory_budget * resources.sizes.copy_share))
         resources.listeners.begin(Stage("selection", resources.part, family))
         rounds = max_groups_from(step.max_groups, len(members), len(data.y))
         ridges.append(ridge_from(step.ridge, rounds * float(np.mean(own.store.group_sizes))))
@@ -184,6 +186,8 @@ def run_selection(
             tol=settings.tol,
             max_iter=settings.max_iter,
             seed=resources.seed,
+            samples=SampleOptions(first=resources.sizes.first_sample),
+            fewest_anchors=resources.sizes.fewest_anchors,
         )
         result = select_groups(
             settings.objective(relation, panels, own.dtype, resources),
@@ -274,6 +278,7 @@ def run_joint(
         max_iter=settings.max_iter,
         anchors=anchors_from(step.anchors, len(Z)),
         seed=resources.seed,
+        first_anchors=resources.sizes.first_anchors,
     )
 
     def components_of(L: Matrix) -> Matrix:

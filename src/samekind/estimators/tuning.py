@@ -16,6 +16,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from samekind.estimators.work_sizes import WorkSizes
 from samekind.evaluation import verify_codes
 from samekind.evaluation.pairs import Distance
 from samekind.evaluation.query_figures import query_figures
@@ -29,7 +30,6 @@ CompareBy = Literal["distance", "similarity", "sum"]
 
 FEWEST_CLASSES = 4  # of two samples or more: below, none can be left out
 FEWEST_TO_CHOOSE = 6  # with fewer classes the best candidate is one by chance; from here on there are three folds
-MANY_SAMPLES = 2_000  # from so many on, one fold is enough to choose on, and candidates on several cost too much
 LEFT_OUT = 0.2  # share of the classes in a single fold
 CALIBRATED_ON = 3  # folds of that share that calibrate distances: the classes of one are too few for probabilities
 NEGLIGIBLE = 0.002  # of the score: a simpler candidate that is worse by less is taken
@@ -158,11 +158,13 @@ def _margin(best: Trial, other: Trial) -> float:
     return max(NEGLIGIBLE, error)
 
 
-def class_folds(y: NDArray[Any], cv: Any, seed: int) -> list[tuple[IntArray, IntArray]]:
+def class_folds(
+    y: NDArray[Any], cv: Any, seed: int, many: int = WorkSizes.many_samples
+) -> list[tuple[IntArray, IntArray]]:
     """(places to learn from, places left out) of each fold; none where there are too few classes.
 
-    "auto": three folds, two where classes are few, one of a fifth of the classes where samples are many. An int: so
-    many folds. A share: one fold of this share of the classes.
+    "auto": three folds, two where classes are few, one of a fifth of the classes where samples are more than
+    `many`. An int: so many folds. A share: one fold of this share of the classes.
     """
     from samekind.evaluation import ClassKFold
 
@@ -170,18 +172,20 @@ def class_folds(y: NDArray[Any], cv: Any, seed: int) -> list[tuple[IntArray, Int
     if cv is None or (isinstance(cv, str) and several < FEWEST_CLASSES):
         return []
     if isinstance(cv, str):
-        cv = LEFT_OUT if len(y) > MANY_SAMPLES else 3 if several >= FEWEST_TO_CHOOSE else 2
+        cv = LEFT_OUT if len(y) > many else 3 if several >= FEWEST_TO_CHOOSE else 2
     if isinstance(cv, float):
         folds = ClassKFold(max(2, round(1 / cv)), random_state=seed).split(y, y)
         return [next(iter(folds))]
     return list(ClassKFold(cv, random_state=seed).split(y, y))
 
 
-def more_folds(y: NDArray[Any], cv: Any, seed: int) -> list[tuple[IntArray, IntArray]]:
+def more_folds(
+    y: NDArray[Any], cv: Any, seed: int, many: int = WorkSizes.many_samples
+) -> list[tuple[IntArray, IntArray]]:
     """Folds to calibrate on beside those of `class_folds`: where "auto" chooses on one fold of several."""
     from samekind.evaluation import ClassKFold
 
-    if cv != "auto" or len(y) <= MANY_SAMPLES or len(class_folds(y, cv, seed)) != 1:
+    if cv != "auto" or len(y) <= many or len(class_folds(y, cv, seed, many)) != 1:
         return []
     return list(ClassKFold(round(1 / LEFT_OUT), random_state=seed).split(y, y))[1:CALIBRATED_ON]
 
