@@ -134,7 +134,7 @@ def test_many_tiles_and_threads_give_what_one_sort_gives(n_jobs):
     codes[7], codes[8], others[3] = codes[6], codes[6], codes[6]  # equal, in one class or another
     sets = [
         ranks._Entries.of(codes, None, labels, np.arange(300)),
-        ranks._Entries.of(others, None, np.full(400, -1), 1000 + np.arange(400)),
+        ranks._Entries.of(others, None, np.full(400, 300), 1000 + np.arange(400)),
     ]
     problem = ranks._Queries.of(sets[0], np.arange(300))
     problem.count(sets, n_jobs, tile_rows=37, tile_queries=23)

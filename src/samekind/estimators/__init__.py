@@ -14,7 +14,8 @@
                   solvers; coordinates: the directions and the scale in which step 2 learns
     data          what the steps read: feature groups of labelled samples, of an array or a store; on_store: whitening
                   and target neighbours of a store, by a cluster's workers
-    base          what the estimators share; validation: parameters checked
+    base          what the estimators share; validation: parameters checked; work_sizes: from how many samples on a fit
+                  works otherwise
     progress      who listens to a fit, displays; time_left: how long it goes on; resume: checkpoints
 
 Choosing settings on parts of the data that took no part in the learning, here whole classes, is cross-fitting

@@ -1,4 +1,4 @@
-"""Sizes by which a fit chooses how to work: never what it finds, but for sampling noise."""
+"""Numbers of samples from which on a fit works otherwise, and sizes of the samples that it draws."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from samekind.solvers.selection.block_solvers import SampleOptions
 
 @dataclass(frozen=True)
 class WorkSizes:
-    """Of an estimator's class, and no parameters: a subclass for small data has smaller ones."""
+    """An attribute of an estimator's class, not a parameter: tests derive a class with smaller sizes for small data."""
 
     few_samples: int = 1_000  # up to here one thread does the pairs sooner than several
     many_samples: int = 2_000  # from so many on one fold is enough to choose on, and several cost too much

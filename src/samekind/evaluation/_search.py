@@ -148,7 +148,7 @@ def _numbered_ids(
         raise ValueError("ids and gallery_ids go together: give both, so that a query is known in the gallery.")
     if ids is None or gallery_ids is None:
         own = np.arange(n_gallery)
-        return (own if leave_one_out else -1 - np.arange(n_queries)), own
+        return (own if leave_one_out else n_gallery + np.arange(n_queries)), own
     listed, gallery_listed = listed_ids(ids, "ids", n_queries), listed_ids(gallery_ids, "gallery_ids", n_gallery)
     texts = {isinstance(name, str) for name in listed}, {isinstance(name, str) for name in gallery_listed}
     if not texts[0] & texts[1]:

@@ -198,7 +198,7 @@ def count_ranks(
     numbers, other_numbers = _ids(ids, distractor_ids, len(codes), len(others))
     sets = [
         _Entries.of(codes, distance, classes, numbers),
-        _Entries.of(others, distance, np.full(len(others), -1), other_numbers),
+        _Entries.of(others, distance, np.full(len(others), len(classes)), other_numbers),
     ]
     problem = _Queries.of(sets[0], chosen)
     problem.count(sets, n_jobs)
@@ -213,7 +213,7 @@ def _ids(ids: Ids | None, distractor_ids: Ids | None, n: int, n_distractors: int
     own = listed_ids(range(n) if ids is None else ids, "ids", n)
     numbers = np.array([known.setdefault(name, len(known)) for name in own], np.int64)
     if distractor_ids is None:
-        return numbers, -1 - np.arange(n_distractors)
+        return numbers, len(known) + np.arange(n_distractors)
     listed = listed_ids(distractor_ids, "distractor_ids", n_distractors)
     return numbers, np.array([known.setdefault(name, len(known)) for name in listed], np.int64)
 
