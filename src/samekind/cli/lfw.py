@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from samekind.cli import experiments as shared
-from samekind.cli.options import FitClusterOptions, LearnerOptions, MemoryOption, RunOptions
+from samekind.cli.options import FitClusterOptions, LandmarksOption, LearnerOptions, MemoryOption, RunOptions
 from samekind.cli.output import duration, say_facts, say_json, say_list, say_table
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ class DataOptions:
     families: shared.FamiliesOption = "cov,slbp"
     work: shared.WorkOption = Path("samekind-lfw")
     store: shared.StoreOption = None
+    landmarks: LandmarksOption = None
 
 
 @dataclass(frozen=True)
@@ -96,8 +97,11 @@ def lfw(
 
     Example: samekind lfw lfw-a/ protocol/ --view 1
 
+    Example: samekind lfw lfw-a/ protocol/ --view 1 --landmarks lfw-a.csv
+
     Example: samekind lfw lfw-a/ protocol/ --view 2 --preset full --store lfw.store --work lfw.full --folds 1
     """
+    from samekind.images.landmarks import read_landmarks
     from samekind.lfw.presets import PRESETS
     from samekind.lfw.published import read_published
 
@@ -107,7 +111,10 @@ def lfw(
     given = learning.settings()
     settings = PRESETS[sized.preset].changed(learning.changes or (), regions=sized.regions, seed=sized.seed, **given)
 
-    experiment = shared.experiment_on(data, settings, memory, running, threshold_by=judging.threshold_by)
+    landmarks = None if data.landmarks is None else read_landmarks(data.landmarks)
+    experiment = shared.experiment_on(
+        data, settings, memory, running, threshold_by=judging.threshold_by, landmarks=landmarks
+    )
     with shared.resumable(data.work) as said, computing.around(running.jobs):
         one_split = judging.view == "1"
         findings = experiment.view1() if one_split else experiment.view2(chosen, with_view1=judging.with_view1)

@@ -21,6 +21,7 @@ from samekind.cli.fit import fit
 from samekind.cli.gallery import VERBS as GALLERY_VERBS
 from samekind.cli.index import index
 from samekind.cli.info import info
+from samekind.cli.landmarks import landmarks
 from samekind.cli.lfw import lfw
 from samekind.cli.options import with_groups
 from samekind.cli.retrieval import retrieval
@@ -68,7 +69,22 @@ def _help(verb: Callable[..., None]) -> str:
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in inspect.cleandoc(verb.__doc__ or "").split("\n\n"))
 
 
-for verb in (extract, fit, verify, encode, index, search, serve, info, compact, demo, lfw, retrieval, worker):
+for verb in (
+    extract,
+    fit,
+    verify,
+    encode,
+    index,
+    search,
+    serve,
+    info,
+    landmarks,
+    compact,
+    demo,
+    lfw,
+    retrieval,
+    worker,
+):
     app.command(help=_help(verb))(with_groups(verb))
 
 judge = typer.Typer(

@@ -13,7 +13,7 @@ import typer
 
 # The same as in `samekind.images` and `samekind.extraction`, which take long to import.
 Align = Literal["none", "landmarks", "detect"]
-Several = Literal["error", "largest"]
+Several = Literal["error", "largest", "central"]
 OnError = Literal["skip", "fail"]
 
 # Of --families.
@@ -30,7 +30,10 @@ LandmarksOption = Annotated[
     ),
 ]
 SeveralOption = Annotated[
-    Several, typer.Option("--several", help="A picture of several faces is unusable, or its largest face is taken.")
+    Several,
+    typer.Option(
+        "--several", help="A picture of several faces is unusable, or its largest or its most central one is taken."
+    ),
 ]
 OnErrorOption = Annotated[
     OnError, typer.Option("--on-error", help="A file that cannot be used is left out and reported, or ends the run.")

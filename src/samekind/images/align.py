@@ -19,7 +19,7 @@ from samekind.kernels.types import BoolArray, IntArray
 Floats32: TypeAlias = NDArray[np.float32]
 Floats64: TypeAlias = NDArray[np.float64]
 Method: TypeAlias = Literal["none", "landmarks", "detect"]
-Several: TypeAlias = Literal["error", "largest"]
+Several: TypeAlias = Literal["error", "largest", "central"]
 
 # Left eye, right eye, mouth centre (x, y) in a crop of 110 x 150: medians of the points that `detect.find_faces` gives
 # in the central crops of 221 LFW-a images (every 60th), to half a pixel. So crops of LFW-a and ours agree.

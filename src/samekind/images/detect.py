@@ -5,14 +5,17 @@ from __future__ import annotations
 import importlib
 import threading
 import warnings
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias, get_args
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from samekind.images.align import Aligned, Frame, Several, aligned_picture
-from samekind.images.load import ImageError, LoadedImage
+from samekind.images.listing import ImageFile
+from samekind.images.load import ImageError, LoadedImage, load_image
+from samekind.threads import ThreadPool
 
 Floats64: TypeAlias = NDArray[np.float64]
 
@@ -21,8 +24,14 @@ _LARGEST_SIDE = 1000
 # Two detections are of one face if their points lie within this share of its width.
 _SAME_FACE = 0.25
 
+_TAKEN = {"largest": "largest", "central": "most central"}
+
 _own = threading.local()
 _importing = threading.Lock()
+
+
+class NoFaceError(ImageError):
+    """A picture in which no face was found."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +49,7 @@ class Face:
 
 @dataclass(frozen=True)
 class DetectAlignment:
-    """The face of each image, found by a detector; of ``several`` faces the largest, or an error.
+    """The face of each image, found by a detector; of ``several`` faces the largest or most central, or an error.
 
     Detections below ``min_confidence`` do not count. May be called from several threads.
     """
@@ -57,15 +66,21 @@ class DetectAlignment:
         _detector()
 
     def __call__(self, image: LoadedImage, name: str) -> Aligned:
+        face, notes = self.face(image, name)
+        return Aligned(aligned_picture(image, name, face.points, self.frame), image.notes + notes)
+
+    def face(self, image: LoadedImage, name: str) -> tuple[Face, tuple[str, ...]]:
+        """The one that counts, and a note where others were found; `ImageError` where there is none to choose."""
         faces = self.found(image, name)
         if not faces:
-            raise ImageError(name, "no face found; remove the image, or give landmarks for it")
+            raise NoFaceError(name, "no face found; remove the image, or give landmarks for it")
         if len(faces) > 1 and self.several == "error":
             raise ImageError(
-                name, f'{len(faces)} faces found; crop it to one, or choose several="largest" (--several largest)'
+                name,
+                f'{len(faces)} faces found; crop it to one, or choose several="largest" or "central" (--several)',
             )
-        notes = (f"{len(faces)} faces found, the largest taken",) if len(faces) > 1 else ()
-        return Aligned(aligned_picture(image, name, faces[0].points, self.frame), image.notes + notes)
+        notes = (f"{len(faces)} faces found, the {_TAKEN[self.several]} taken",) if len(faces) > 1 else ()
+        return (_most_central(faces, image.grey.shape) if self.several == "central" else faces[0]), notes
 
     def found(self, image: LoadedImage, name: str) -> list[Face]:
         """All faces, the largest first; maybe none."""
@@ -73,6 +88,50 @@ class DetectAlignment:
             return find_faces(image.grey, self.min_confidence)
         except Exception as error:  # its array code trips over odd boxes in many ways
             raise ImageError(name, f"the face detector failed on it ({type(error).__name__}: {error})") from error
+
+
+class Found(NamedTuple):
+    """Eyes and mouth (3, 2); `assumed` where no face was found."""
+
+    points: Floats64
+    assumed: bool = False
+
+
+def find_landmarks(
+    files: Sequence[ImageFile],
+    *,
+    several: Several = "error",
+    no_face: Literal["skip", "aligned"] = "skip",
+    n_jobs: int | None = None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Iterator[tuple[str, Found | str]]:
+    """Of each picture its name, and eyes and mouth or the reason why there are none.
+
+    A picture without a face has none, or counts as aligned already: then they are where such a picture has them.
+    """
+    align = DetectAlignment(Frame(), several)
+
+    def points(file: ImageFile) -> tuple[str, Found | str]:
+        try:
+            image = load_image(file.path)
+            return file.name, _points_of(align, image, file.name, no_face)
+        except ImageError as error:
+            return file.name, error.reason
+
+    with ThreadPool(n_jobs) as pool:
+        for done, found in enumerate(pool.map(points, files), 1):
+            yield found
+            progress(done, len(files))
+
+
+def _points_of(align: DetectAlignment, image: LoadedImage, name: str, no_face: Literal["skip", "aligned"]) -> Found:
+    try:
+        return Found(align.face(image, name)[0].points)
+    except NoFaceError:
+        room = np.array(image.grey.shape[::-1]) - (align.frame.width, align.frame.height)
+        if no_face == "skip" or (room < 0).any():
+            raise
+        return Found(align.frame.places + room // 2, assumed=True)
 
 
 def find_faces(grey: NDArray[np.float32], min_confidence: float = 0.9) -> list[Face]:
@@ -86,6 +145,12 @@ def find_faces(grey: NDArray[np.float32], min_confidence: float = 0.9) -> list[F
     mirrored = [_mirrored(face, grey.shape[1]) for face in _sightings(grey[:, ::-1], min_confidence)]
     found = _seen_twice(faces, mirrored) or faces + mirrored
     return sorted(found, key=lambda face: face.area, reverse=True)
+
+
+def _most_central(faces: list[Face], shape: tuple[int, ...]) -> Face:
+    """Whose points lie nearest to the centre of the picture, on average."""
+    centre = (np.array(shape[::-1]) - 1) / 2
+    return min(faces, key=lambda face: float(np.linalg.norm(face.points.mean(axis=0) - centre)))
 
 
 def _sightings(grey: NDArray[np.float32], min_confidence: float) -> list[Face]:

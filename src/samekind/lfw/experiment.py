@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from samekind.images.extractor import Extractor
+from samekind.images.landmarks import Landmarks
 from samekind.images.listing import ImageFile, list_images
 from samekind.kernels.types import Array
 from samekind.lfw.faces import Faces, extracted, n_regions_needed, ordered_families
@@ -62,6 +63,7 @@ class Experiment:
     settings: ExperimentSettings
     families: Sequence[str] = ("cov", "slbp")
     store: Path | None = None  # ready descriptors; None: they are computed into `work`
+    landmarks: Landmarks | None = None  # pictures are aligned by them; None: they are aligned already
     memory: str = "2GB"
     n_jobs: int | None = None
     reporter: ProgressReporter = field(default_factory=NoProgress)
@@ -104,7 +106,7 @@ class Experiment:
 
     def mean_faces(self) -> dict[str, Array]:
         """Of the pictures as each family's descriptors see them."""
-        return mean_pictures(self._extractor, self.files, self.n_jobs)
+        return mean_pictures(self._extractor, self.files, self.landmarks, self.n_jobs)
 
     @property
     def _extractor(self) -> Extractor:
@@ -144,6 +146,7 @@ class Experiment:
                 self.work / "store",
                 self.families,
                 self.settings.regions,
+                landmarks=self.landmarks,
                 n_jobs=self.n_jobs,
                 progress=progress,
             )
@@ -189,6 +192,7 @@ class Experiment:
                 metrics,
                 first.pairs,
                 self.files,
+                landmarks=self.landmarks,
                 n_jobs=self.n_jobs,
                 progress=progress,
             )

@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 
 from samekind.extraction import extract, with_roots
+from samekind.images.align import Method
 from samekind.images.extractor import FAMILIES, Extractor, canonical_name
+from samekind.images.landmarks import Landmarks
 from samekind.images.levels import FamilyName
 from samekind.images.listing import ImageFile
 from samekind.images.regions import evenly_spaced, symmetric_subset
@@ -116,11 +118,13 @@ def extracted(
     families: Sequence[str],
     regions: int,
     *,
+    landmarks: Landmarks | None = None,
     n_jobs: int | None,
     progress: Callable[[int, int], None],
 ) -> DiskStore:
     """A store of these pictures: new, or one that was begun here before."""
-    extractor = Extractor.over(families, n_regions=regions)  # the regions of `samekind extract --regions`
+    alignment: Method = "none" if landmarks is None else "landmarks"
+    extractor = Extractor.over(families, n_regions=regions, alignment=alignment)  # as `samekind extract --regions`
     if (path / MANIFEST).exists():  # a run that was killed before leaves a folder without one
         begun = DiskStore.open(path)
         extractor = Extractor.from_json(begun.front_end)
@@ -129,7 +133,7 @@ def extracted(
         path.parent.mkdir(parents=True, exist_ok=True)
     except FileExistsError as error:
         raise NotADirectoryError(errno.ENOTDIR, "The work needs a folder; this is a file", str(path.parent)) from error
-    return extract(files, path, extractor, on_error="fail", n_jobs=n_jobs, progress=progress)
+    return extract(files, path, extractor, landmarks=landmarks, on_error="fail", n_jobs=n_jobs, progress=progress)
 
 
 def _check_enough(store: DiskStore, extractor: Extractor, families: Sequence[str], regions: int) -> None:

@@ -9,6 +9,7 @@ from typing import TypeVar
 import numpy as np
 
 from samekind.images.extractor import Extractor, Part
+from samekind.images.landmarks import Landmarks
 from samekind.images.listing import ImageFile
 from samekind.images.load import load_image
 from samekind.kernels.types import Array, IntArray
@@ -30,10 +31,13 @@ def distances_of_pairs(
     pairs: Sequence[Pair],
     files: Sequence[ImageFile],
     *,
+    landmarks: Landmarks | None = None,
     n_jobs: int | None = None,
     progress: Count = lambda done, total: None,
 ) -> dict[Key, Array]:
     """Squared distances under each metric, one for each pair; mirror images count as each metric says.
+
+    `landmarks`: of the pictures by name, where they are aligned by them.
 
     Most of what a picture costs does not depend on how many regions are read, so that many metrics cost little more
     than one.
@@ -42,15 +46,17 @@ def distances_of_pairs(
     needed, places = np.unique(rows, return_inverse=True)
     pictures, both = [files[row] for row in needed], places.reshape(-1, 2)
     codes: dict[Key, list[Array]] = {key: [] for key in metrics}
-    for key, original, mirrored in _features_of(metrics, pictures, n_jobs, progress):
+    for key, original, mirrored in _features_of(metrics, pictures, landmarks, n_jobs, progress):
         codes[key].append(codes_with_mirror(metrics[key].transform, metrics[key].mirror, original, mirrored))
     made = {key: np.concatenate(parts) for key, parts in codes.items()}
     return {key: metrics[key].code_distance(*each[both.T]) for key, each in made.items()}
 
 
-def mean_pictures(extractor: Extractor, files: Sequence[ImageFile], n_jobs: int | None = None) -> dict[str, Array]:
+def mean_pictures(
+    extractor: Extractor, files: Sequence[ImageFile], landmarks: Landmarks | None = None, n_jobs: int | None = None
+) -> dict[str, Array]:
     """Family -> what it sees of the mean of some of the pictures, spread evenly over them."""
-    align = extractor.aligner()
+    align = extractor.aligner(landmarks)
     some = files[:: -(-len(files) // MEAN_OF)]
     with ThreadPool(n_jobs) as pool:
         aligned = pool.map(lambda file: align(load_image(file.path), file.name).picture, some)
@@ -88,20 +94,24 @@ def reading_all(extractors: Mapping[Key, Extractor]) -> tuple[Extractor, dict[Ke
 
 
 def _features_of(
-    metrics: Mapping[Key, Metric], files: Sequence[ImageFile], n_jobs: int | None, progress: Count
+    metrics: Mapping[Key, Metric],
+    files: Sequence[ImageFile],
+    landmarks: Landmarks | None,
+    n_jobs: int | None,
+    progress: Count,
 ) -> Iterator[tuple[Key, Array, Array]]:
     """What each metric reads of the pictures and of their mirror images, `BATCH` at a time, metric by metric."""
     extractor, columns = reading_all({key: extractor_of(metric) for key, metric in metrics.items()})
-    for original, mirrored in _features(extractor, files, n_jobs, progress):
+    for original, mirrored in _features(extractor, files, landmarks, n_jobs, progress):
         for key, own in columns.items():
             yield key, original[:, own], mirrored[:, own]
 
 
 def _features(
-    extractor: Extractor, files: Sequence[ImageFile], n_jobs: int | None, progress: Count
+    extractor: Extractor, files: Sequence[ImageFile], landmarks: Landmarks | None, n_jobs: int | None, progress: Count
 ) -> Iterator[tuple[Array, Array]]:
     """Of the pictures and of their mirror images, `BATCH` at a time."""
-    align = extractor.aligner()
+    align = extractor.aligner(landmarks)
 
     def features(file: ImageFile) -> Array:
         return extractor.features_and_mirrored(align(load_image(file.path), file.name).picture)

@@ -223,7 +223,7 @@ class Metric:
         images: Any,
         *,
         landmarks: Any = None,
-        several: Literal["error", "largest"] = "error",
+        several: Literal["error", "largest", "central"] = "error",
         n_jobs: int | None = None,
     ) -> Floats:
         """Codes of pictures, of which only the chosen regions are computed: (n, n_components).
@@ -239,14 +239,14 @@ class Metric:
         landmarks : path of a CSV, mapping name -> points (3, 2), or None
             Left eye, right eye, middle of the mouth; for a metric whose training pictures were aligned by them. Names
             are paths as given, or the places in `images` as text.
-        several : "error" or "largest"
+        several : "error", "largest" or "central"
             What to do with several faces, for a metric whose training pictures were aligned by the detector.
         n_jobs : int or None
             Threads; None means all cores.
         """
         return self.encoder(landmarks=landmarks, several=several).encode(images, n_jobs)
 
-    def encoder(self, *, landmarks: Any = None, several: Literal["error", "largest"] = "error") -> Encoder:
+    def encoder(self, *, landmarks: Any = None, several: Literal["error", "largest", "central"] = "error") -> Encoder:
         """What `encode` uses, for those who want pictures one by one."""
         from samekind.model.encoder import Encoder
 
@@ -348,7 +348,7 @@ class Metric:
         *,
         threshold: float | None = None,
         landmarks: Any = None,
-        several: Literal["error", "largest"] = "error",
+        several: Literal["error", "largest", "central"] = "error",
     ) -> Explanation:
         """What each chosen group adds to the squared distance of two things, and how it speaks for "same" or against.
 
