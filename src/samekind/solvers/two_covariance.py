@@ -2,10 +2,10 @@
 
 x = m + y + e, y ~ N(0, B) for each class and e ~ N(0, W) for each sample (Brümmer and de Villiers, 2010; Chen et al.,
 2012, "Bayesian face revisited"). Both covariances have an inverse Wishart prior around a multiple of the identity.
-Without that of W, few samples would overfit it. Without that of B, unseen classes could differ only where the K classes
-seen do, in K - 1 directions. A round is closed form: in coordinates where W = I and B = diag(b), the centre of a class of
-n samples with mean z has the posterior mean n b / (1 + n b) z and variance b / (1 + n b), so that a round needs the class
-means and the scatter around them, and no sample.
+Without that of W, few samples would overfit it. Without that of B, unseen classes could differ only where the K seen
+ones do, in K - 1 directions. A round is closed form: in coordinates where W = I and B = diag(b), the centre of a class
+of n samples with mean z has the posterior mean n b / (1 + n b) z and variance b / (1 + n b), so that a round needs the
+class means and the scatter around them, and no sample.
 """
 
 from __future__ import annotations
