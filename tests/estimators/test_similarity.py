@@ -7,7 +7,7 @@ from sklearn.model_selection import GridSearchCV
 
 from samekind import Metric, TwoCovariance
 from samekind.estimators.steps import run_similarity
-from samekind.evaluation import ClassKFold, pair_auc_score
+from samekind.evaluation import ClassKFold, mean_average_precision, pair_auc_score
 from samekind.solvers.two_covariance import fit_two_covariance
 from tests import cases
 from tests.stores import disk_store
@@ -38,7 +38,7 @@ def test_distances_are_log_likelihood_ratios(dtype):
     data = X.astype(dtype)
     model = TwoCovariance(principal=None).fit(data, Y)
     _, classes = np.unique(Y, return_inverse=True)
-    found = fit_two_covariance(data, classes, shrinkage=0.3, max_iter=15, tol=1e-3)
+    found = fit_two_covariance(data, classes, shrinkage=0.3, prior_classes=5.0, max_iter=15, tol=1e-3)
     expected = -2 * log_ratios(NEW, data.mean(axis=0, dtype=float), found.between, found.within)
     rtol = 1e-7 if dtype == np.float64 else 1e-3
     np.testing.assert_allclose(distances(model, NEW.astype(dtype)), expected, rtol=rtol, atol=rtol)
@@ -66,9 +66,9 @@ def test_rotations_do_not_matter():
     np.testing.assert_allclose(distances(other, NEW @ turn), distances(one), rtol=1e-7)
 
 
-def test_with_hardly_any_shrinkage_no_linear_map_matters():
+def test_with_hardly_any_prior_no_linear_map_matters():
     T = np.random.default_rng(0).standard_normal((5, 5)) + 2 * np.eye(5)
-    settings = {"shrinkage": 1e-9, "tol": 0}
+    settings = {"shrinkage": 1e-9, "prior_classes": 0, "tol": 0}
     one, other = TwoCovariance(**settings).fit(X, Y), TwoCovariance(**settings).fit(X @ T, Y)
     np.testing.assert_allclose(distances(other, NEW @ T), distances(one), rtol=1e-5)
 
@@ -79,7 +79,7 @@ def test_without_variance_between_classes_all_distances_are_zero():
     np.testing.assert_allclose(distances(model, np.random.default_rng(1).standard_normal((6, 3))), 0, atol=1e-12)
 
 
-@pytest.mark.parametrize("settings", [{}, {"principal": 3}])
+@pytest.mark.parametrize("settings", [{}, {"principal": 3}, {"prior_classes": 0}])
 def test_weights_are_repeated_samples(settings):
     weights = np.arange(len(Y)) % 3
     repeated = np.repeat(np.arange(len(Y)), weights)
@@ -117,6 +117,7 @@ def test_weights_that_cannot_be_used_are_refused(weights, message):
         {"shrinkage": 1.0},
         {"shrinkage": "automatic"},
         {"shrinkage": "auto"},
+        {"prior_classes": -1.0},
         {"n_components": 0},
         {"principal": 0},
         {"max_iter": 0},
@@ -133,8 +134,22 @@ def test_codes_have_as_many_numbers_as_asked_for_and_one():
     model = TwoCovariance().fit(X, Y)
     assert model.transform(NEW).shape == (8, 6)  # six classes, five features
     assert list(model.get_feature_names_out())[-1] == "twocovariance5"
-    few = TwoCovariance().fit(X[Y < 2], Y[Y < 2])
-    assert few.transform(NEW).shape == (8, 2)  # the centres of two classes lie on a line
+    few = X[Y < 2], Y[Y < 2]
+    assert TwoCovariance().fit(*few).transform(NEW).shape == (8, 6)
+    assert TwoCovariance(prior_classes=0).fit(*few).transform(NEW).shape == (8, 2)  # two centres lie on a line
+
+
+def test_unseen_classes_may_differ_where_those_seen_do_not():
+    rng = np.random.default_rng(0)
+    seen, unseen = np.repeat(np.eye(6)[:3], 8, axis=0), np.repeat(np.eye(6)[3:], 8, axis=0)
+    labels = np.repeat(np.arange(3), 8)
+    seen, unseen = (4 * each + rng.standard_normal(each.shape) for each in (seen, unseen))
+    precisions = []
+    for prior_classes in (0, 5):
+        model = TwoCovariance(prior_classes=prior_classes).fit(seen, labels)
+        codes = model.transform(unseen)
+        precisions.append(mean_average_precision(codes, labels, distance=model.metric_.distance_function))
+    assert precisions[0] < 0.7 < 0.9 < precisions[1]
 
 
 def test_the_directions_that_tell_classes_apart_best_come_first():

@@ -10,7 +10,7 @@ from scipy.stats import multivariate_normal
 
 from samekind.solvers.two_covariance import ClassStatistics, fit_two_covariance
 
-SETTINGS = {"shrinkage": 0.3, "max_iter": 15, "tol": 0.0}
+SETTINGS = {"shrinkage": 0.3, "prior_classes": 5.0, "max_iter": 15, "tol": 0.0}
 
 
 def samples(sizes, D, seed=0, spread=2.0):
@@ -31,35 +31,50 @@ def log_likelihood(Z, classes, mean, between, within):
     return total
 
 
-def log_prior(within, target, shrinkage, n):
-    """Of an inverse Wishart whose mode is a multiple of the identity, counting as so many samples."""
-    strength = shrinkage / (1 - shrinkage) * n
-    return -strength / 2 * (np.linalg.slogdet(within)[1] + target * np.trace(np.linalg.inv(within)))
+def log_inverse_wishart(covariance, variance, strength):
+    """Whose mode is a multiple of the identity, counting as so many samples or classes."""
+    return -strength / 2 * (np.linalg.slogdet(covariance)[1] + variance * np.trace(np.linalg.inv(covariance)))
+
+
+def log_prior(statistics, between, within, shrinkage, prior_classes):
+    strength = shrinkage / (1 - shrinkage) * statistics.sizes.sum()
+    own = log_inverse_wishart(within, statistics.mean_variance(), strength)
+    target = statistics.mean_variance_between()
+    return own + (log_inverse_wishart(between, target, prior_classes) if target and prior_classes else 0.0)
 
 
 class_sizes = st.lists(st.integers(1, 6), min_size=2, max_size=8).filter(lambda sizes: max(sizes) > 1)
 
 
-@given(class_sizes, st.integers(1, 4), st.floats(1e-3, 0.95), st.integers(0, 1000))
-def test_objective_is_the_log_likelihood_and_the_log_prior_of_a_sample(sizes, D, shrinkage, seed):
+prior_classes = st.sampled_from([0.0, 0.5, 5.0, 100.0])
+
+
+@given(class_sizes, st.integers(1, 4), st.floats(1e-3, 0.95), prior_classes, st.integers(0, 1000))
+def test_objective_is_the_log_likelihood_and_the_log_prior_of_a_sample(sizes, D, shrinkage, prior_classes, seed):
     Z, classes = samples(sizes, D, seed)
     statistics = ClassStatistics.from_samples(Z, classes)
     rng = np.random.default_rng(seed)
     factors = rng.standard_normal((2, D, D + 2))
     between, within = factors[0] @ factors[0].T, factors[1] @ factors[1].T + 0.1 * np.eye(D)
-    target = statistics.mean_variance()
-    _, _, objective = statistics.round(between, within, target, shrinkage)
-    expected = log_likelihood(Z, classes, Z.mean(axis=0), between, within) + log_prior(
-        within, target, shrinkage, len(Z)
-    )
+    _, _, objective = statistics.round(between, within, statistics.prior(shrinkage, prior_classes))
+    expected = log_likelihood(Z, classes, Z.mean(axis=0), between, within)
+    expected += log_prior(statistics, between, within, shrinkage, prior_classes)
     assert objective == pytest.approx(expected / len(Z), rel=1e-8, abs=1e-8)
 
 
-@given(class_sizes, st.integers(1, 6), st.floats(1e-3, 0.95), st.booleans(), st.integers(0, 1000))
-def test_no_round_lowers_the_objective(sizes, D, shrinkage, weighted, seed):
+@given(class_sizes, st.integers(1, 6), st.floats(1e-3, 0.95), prior_classes, st.booleans(), st.integers(0, 1000))
+def test_no_round_lowers_the_objective(sizes, D, shrinkage, prior_classes, weighted, seed):
     Z, classes = samples(sizes, D, seed)
     weights = np.random.default_rng(seed).uniform(0.2, 5, len(Z)) if weighted else None
-    model = fit_two_covariance(Z, classes, shrinkage=shrinkage, max_iter=12, tol=0.0, sample_weight=weights)
+    model = fit_two_covariance(
+        Z,
+        classes,
+        shrinkage=shrinkage,
+        prior_classes=prior_classes,
+        max_iter=12,
+        tol=0.0,
+        sample_weight=weights,
+    )
     assert all(after >= before - 1e-9 * (1 + abs(before)) for before, after in pairwise(model.objectives))
     for matrix in (model.between, model.within):
         np.testing.assert_array_equal(matrix, matrix.T)
@@ -73,22 +88,23 @@ def test_objectives_are_those_of_the_rounds():
         model = fit_two_covariance(Z, classes, **SETTINGS | {"max_iter": rounds})
         assert len(model.objectives) == rounds + 1
         likelihood = log_likelihood(Z, classes, model.mean, model.between, model.within)
-        prior = log_prior(model.within, statistics.mean_variance(), 0.3, len(Z))
+        prior = log_prior(statistics, model.between, model.within, 0.3, 5.0)
         assert model.objectives[-1] == pytest.approx((likelihood + prior) / len(Z))
 
 
-def test_a_maximum_is_reached():
+@pytest.mark.parametrize("prior_classes", [0.0, 2.0])
+def test_a_maximum_is_reached(prior_classes):
     """No small change of either covariance is better."""
     Z, classes = samples((5, 4, 6, 5, 3), 2)
     statistics = ClassStatistics.from_samples(Z, classes)
-    target = statistics.mean_variance()
-    model = fit_two_covariance(Z, classes, shrinkage=0.2, max_iter=3000, tol=0.0)
-    best = statistics.round(model.between, model.within, target, 0.2)[2]
+    prior = statistics.prior(0.2, prior_classes)
+    model = fit_two_covariance(Z, classes, shrinkage=0.2, prior_classes=prior_classes, max_iter=3000, tol=0.0)
+    best = statistics.round(model.between, model.within, prior)[2]
     rng = np.random.default_rng(0)
     for _ in range(20):
         changes = 1e-3 * rng.standard_normal((2, 2, 2))
         B, W = (A + each + each.T for A, each in zip((model.between, model.within), changes, strict=True))
-        assert statistics.round(B, W, target, 0.2)[2] < best + 1e-9
+        assert statistics.round(B, W, prior)[2] < best + 1e-9
 
 
 def test_covariances_are_found_again():
@@ -97,10 +113,51 @@ def test_covariances_are_found_again():
     classes = np.repeat(np.arange(3000), rng.integers(1, 6, 3000))
     centres = rng.multivariate_normal([7, -2], between, 3000)
     Z = centres[classes] + rng.multivariate_normal([0, 0], within, len(classes))
-    model = fit_two_covariance(Z, classes, shrinkage=1e-4, max_iter=100, tol=1e-9)
+    model = fit_two_covariance(Z, classes, **SETTINGS | {"shrinkage": 1e-4, "max_iter": 100, "tol": 1e-9})
     np.testing.assert_allclose(model.between, between, atol=0.15)
     np.testing.assert_allclose(model.within, within, atol=0.03)
     np.testing.assert_allclose(model.mean, Z.mean(axis=0))
+    statistics = ClassStatistics.from_samples(Z, classes)
+    assert statistics.mean_variance_between() == pytest.approx(np.trace(between) / 2, rel=0.05)
+
+
+def test_the_variance_of_centres_is_what_that_within_does_not_explain():
+    """Classes of one size n: the centres' own, less a share 1 / n of that within."""
+    Z, classes = samples((4,) * 7, 3)
+    statistics = ClassStatistics.from_samples(Z, classes)
+    centres = Z.reshape(7, 4, 3).mean(axis=1)
+    own = centres.var(axis=0, ddof=1) - Z.reshape(7, 4, 3).var(axis=1, ddof=1).mean(axis=0) / 4
+    assert statistics.mean_variance_between() == pytest.approx(own.mean())
+
+
+def test_without_a_prior_the_centres_of_few_classes_vary_in_few_directions():
+    Z, classes = samples((6, 6, 6), 8)
+    ranks = []
+    for prior_classes in (0.0, 1.0):
+        B = fit_two_covariance(Z, classes, **SETTINGS | {"prior_classes": prior_classes}).between
+        ranks.append(np.linalg.matrix_rank(B, tol=1e-6 * np.trace(B)))
+    assert ranks == [2, 8]
+
+
+def test_a_strong_prior_makes_the_centres_vary_equally_in_all_directions():
+    Z, classes = samples((6, 5, 6, 4), 3)
+    expected = ClassStatistics.from_samples(Z, classes).mean_variance_between() * np.eye(3)
+    model = fit_two_covariance(Z, classes, **SETTINGS | {"prior_classes": 1e9})
+    np.testing.assert_allclose(model.between, expected, rtol=1e-6, atol=1e-6)
+
+
+def test_the_prior_of_few_classes_hardly_matters_among_thousands():
+    Z, classes = samples(np.random.default_rng(0).integers(1, 6, 4000), 4)
+    one, other = (fit_two_covariance(Z, classes, **SETTINGS | {"prior_classes": each}) for each in (0.0, 5.0))
+    np.testing.assert_allclose(other.between, one.between, rtol=5e-3, atol=5e-3)
+    np.testing.assert_allclose(other.within, one.within, rtol=5e-3, atol=5e-3)
+
+
+def test_where_classes_do_not_differ_no_variance_between_them_is_expected():
+    statistics = ClassStatistics.from_samples(np.tile([[1.0, 2.0], [3.0, 1.0]], (4, 1)), np.repeat(np.arange(4), 2))
+    assert statistics.mean_variance_between() == 0
+    assert statistics.prior(0.3, 5.0).classes == 0
+    np.testing.assert_array_equal(statistics.first_guess(statistics.prior(0.3, 5.0))[0], 0)
 
 
 def assert_same_model(one, other, rtol=1e-8):
@@ -171,16 +228,18 @@ def test_data_without_variance(alike):
 
 def test_float32_agrees():
     Z, classes = samples((5, 3, 4, 6), 3)
-    one, other = (fit_two_covariance(each, classes, **SETTINGS) for each in (Z, Z.astype(np.float32)))
+    rounds = SETTINGS | {"max_iter": 4}
+    one, other = (fit_two_covariance(each, classes, **rounds) for each in (Z, Z.astype(np.float32)))
     assert_same_model(one, other, rtol=1e-4)
     assert other.between.dtype == np.float64
 
 
 def test_it_ends_once_a_round_gains_little():
     Z, classes = samples((5, 3, 4, 6), 3)
-    loose = fit_two_covariance(Z, classes, shrinkage=0.3, max_iter=500, tol=1e-2)
-    tight = fit_two_covariance(Z, classes, shrinkage=0.3, max_iter=500, tol=1e-6)
-    short = fit_two_covariance(Z, classes, shrinkage=0.3, max_iter=2, tol=1e-9)
+    slow = SETTINGS | {"prior_classes": 0.0}
+    loose = fit_two_covariance(Z, classes, **slow | {"max_iter": 500, "tol": 1e-2})
+    tight = fit_two_covariance(Z, classes, **slow | {"max_iter": 500, "tol": 1e-6})
+    short = fit_two_covariance(Z, classes, **slow | {"max_iter": 2, "tol": 1e-9})
     assert len(short.objectives) == 3 < len(loose.objectives) < len(tight.objectives) < 500
     assert (loose.converged, tight.converged, short.converged) == (True, True, False)
     assert loose.objectives[-1] <= tight.objectives[-1]

@@ -32,6 +32,10 @@ class TwoCovariance(MetricLearner):
     shrinkage : float
         Share, below 1, of a covariance that is equal in all directions in that within classes: the weight of its prior.
         Few samples want more.
+    prior_classes : float
+        The prior of the covariance of class centres counts as so many classes, whose centres vary equally in all
+        directions. With few training classes, unseen ones differ in other directions as well, which it lets count;
+        with hundreds it hardly matters. 0: none, the centres of K classes vary in K - 1 directions.
     max_iter, tol : int, float
         Rounds of expectation maximisation at the most; it ends where a round raises the log-likelihood of a sample by
         less than `tol`.
@@ -63,6 +67,7 @@ class TwoCovariance(MetricLearner):
         *,
         principal: int | None = 300,
         shrinkage: float | Literal["auto"] = 0.3,
+        prior_classes: float = 5.0,
         max_iter: int = 15,
         tol: float = 1e-3,
         memory_budget: int | str = "1GB",
@@ -70,6 +75,7 @@ class TwoCovariance(MetricLearner):
         self.n_components = n_components
         self.principal = principal
         self.shrinkage = shrinkage
+        self.prior_classes = prior_classes
         self.max_iter = max_iter
         self.tol = tol
         self.memory_budget = memory_budget
@@ -122,6 +128,7 @@ class TwoCovariance(MetricLearner):
                 check_count(name, getattr(self, name))
         check_count("max_iter", self.max_iter)
         check_number("tol", self.tol, at_least=0)
+        check_number("prior_classes", self.prior_classes, at_least=0)
         if self.shrinkage != "auto" and not 0 < check_number("shrinkage", self.shrinkage) < 1:
             raise ValueError(f"shrinkage={self.shrinkage!r} must be above 0 and below 1.")
 

@@ -319,12 +319,13 @@ def run_similarity(
         projected(Z, directions, mean),
         classes,
         shrinkage=step.shrinkage,
+        prior_classes=step.prior_classes,
         max_iter=step.max_iter,
         tol=step.tol,
         sample_weight=sample_weight,
     )
     V, b = similarity_directions(model.between, model.within)
-    n_between = int((b > NO_VARIANCE * b[0]).sum())  # K classes have centres in K - 1 directions at the most
+    n_between = int((b > NO_VARIANCE * b[0]).sum())  # without a prior of B at most K - 1 for K classes
     kept = slice(max(1, min(step.n_components or len(b), n_between)))
     over = (V * np.sqrt(b / (1 + 2 * b)))[:, kept]
     components = (directions.astype(np.float64) @ over).T

@@ -1,10 +1,11 @@
 """The two-covariance model by expectation maximisation: class centres and samples around them, both Gaussian.
 
 x = m + y + e, y ~ N(0, B) for each class and e ~ N(0, W) for each sample (Brümmer and de Villiers, 2010; Chen et al.,
-2012, "Bayesian face revisited"). W has an inverse Wishart prior around a multiple of the identity, without which few
-samples would overfit it. A round is closed form: in coordinates where W = I and B = diag(b), the centre of a class of n
-samples with mean z has the posterior mean n b / (1 + n b) z and variance b / (1 + n b), so that a round needs the class
-means and the scatter around them, and no sample.
+2012, "Bayesian face revisited"). Both covariances have an inverse Wishart prior around a multiple of the identity.
+Without that of W, few samples would overfit it. Without that of B, unseen classes could differ only where the K seen
+ones do, in K - 1 directions. A round is closed form: in coordinates where W = I and B = diag(b), the centre of a class
+of n samples with mean z has the posterior mean n b / (1 + n b) z and variance b / (1 + n b), so that a round needs the
+class means and the scatter around them, and no sample.
 """
 
 from __future__ import annotations
@@ -20,7 +21,17 @@ from samekind.kernels.spectral import Matrix, symmetrised
 from samekind.kernels.types import Array, IntArray
 
 ROWS_AT_ONCE = 8_192  # samples or classes in float64 at a time
-LEAST_VARIANCE = 1e-6  # within classes, as a share of that between them
+LEAST_VARIANCE = 1e-6  # within classes, as a share of that between them, and the other way round
+
+
+@dataclass(frozen=True)
+class Prior:
+    """Inverse Wishart priors of W and B, around multiples of the identity."""
+
+    within: float  # variance in every direction
+    samples: float  # that it counts as
+    between: float
+    classes: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +50,7 @@ def fit_two_covariance(
     classes: IntArray,
     *,
     shrinkage: float,
+    prior_classes: float,
     max_iter: int,
     tol: float,
     sample_weight: NDArray[np.float64] | None = None,
@@ -46,19 +58,20 @@ def fit_two_covariance(
 ) -> TwoCovarianceModel:
     """From samples Z (N, D) of classes 0, 1, ...; a sample of weight w counts as w samples.
 
-    `shrinkage` is the weight of the prior: W is its own estimate and a share `shrinkage` of its mean variance in every
-    direction. It ends after `max_iter` rounds, or once a round gains less than `tol` a sample.
+    `shrinkage` is the weight of the prior of W: its own estimate and a share `shrinkage` of its mean variance in every
+    direction. That of B counts as `prior_classes` classes whose centres vary equally in all directions. It ends after
+    `max_iter` rounds, or once a round gains less than `tol` a sample.
     """
     statistics = ClassStatistics.from_samples(Z, classes, sample_weight, rows_at_once)
-    target = statistics.mean_variance()
-    between, within = statistics.first_guess(target, shrinkage)
+    prior = statistics.prior(shrinkage, prior_classes)
+    between, within = statistics.first_guess(prior)
     objectives = []
     for _ in range(max_iter):
-        between, within, objective = statistics.round(between, within, target, shrinkage)
+        between, within, objective = statistics.round(between, within, prior)
         objectives.append(objective)
         if len(objectives) > 1 and objectives[-1] - objectives[-2] < tol:
             break
-    last = statistics.round(between, within, target, shrinkage)[2]
+    last = statistics.round(between, within, prior)[2]
     return TwoCovarianceModel(statistics.mean, between, within, (*objectives, last), last - objectives[-1] < tol)
 
 
@@ -100,22 +113,39 @@ class ClassStatistics:
         between = float((self.centres**2).sum(axis=1) @ self.sizes) / self.sizes.sum() / D
         return max(float(np.trace(self.scatter)) / free / D, LEAST_VARIANCE * between) or 1.0
 
-    def first_guess(self, target: float, shrinkage: float) -> tuple[Matrix, Matrix]:
-        D = len(self.scatter)
-        within = self.scatter / max(self.sizes.sum() - len(self.sizes), 1.0)
-        between = self.centres.T @ self.centres / len(self.sizes)
-        return between, (1 - shrinkage) * within + shrinkage * target * np.eye(D)
+    def mean_variance_between(self) -> float:
+        """Mean variance of class centres over all directions, less what that within explains (analysis of variance)."""
+        total = self.sizes.sum()
+        spread = float((self.centres**2).sum(axis=1) @ self.sizes) / len(self.scatter)
+        explained = (len(self.sizes) - 1) * self.mean_variance()
+        return max(spread - explained, 0.0) / ((total - self.sizes @ self.sizes / total) or 1.0)
 
-    def round(self, between: Matrix, within: Matrix, target: float, shrinkage: float) -> tuple[Matrix, Matrix, float]:
+    def prior(self, shrinkage: float, classes: float) -> Prior:
+        """None of B where classes do not differ: no variance between them is expected then."""
+        within, between = self.mean_variance(), self.mean_variance_between()
+        if between <= LEAST_VARIANCE * within:
+            between, classes = 0.0, 0.0
+        return Prior(within, shrinkage / (1 - shrinkage) * float(self.sizes.sum()), between, classes)
+
+    def first_guess(self, prior: Prior) -> tuple[Matrix, Matrix]:
+        D, K, total = len(self.scatter), len(self.sizes), self.sizes.sum()
+        own = total * self.scatter / max(total - K, 1.0)
+        between = (self.centres.T @ self.centres + prior.classes * prior.between * np.eye(D)) / (K + prior.classes)
+        return between, (own + prior.samples * prior.within * np.eye(D)) / (total + prior.samples)
+
+    def round(self, between: Matrix, within: Matrix, prior: Prior) -> tuple[Matrix, Matrix, float]:
         """Better B and W; the objective of those given."""
         V, b = similarity_directions(between, within)
         inverse = within @ V  # of V^T, since V^T W V = I
-        total = self.sizes.sum()
-        scatter = V.T @ self.scatter @ V
-        prior = target * (V.T @ V)  # the prior's matrix in these coordinates
-        strength = shrinkage / (1 - shrinkage) * total
-        new_between, new_within = np.zeros_like(scatter), scatter + strength * prior
-        misfit = np.trace(scatter) + strength * np.trace(prior) - 2 * (total + strength) * np.linalg.slogdet(V)[1]
+        n_samples, n_classes = self.sizes.sum() + prior.samples, len(self.sizes) + prior.classes
+        log_det = 2 * np.linalg.slogdet(V)[1]  # -log det W
+        gram = V.T @ V  # the identity in these coordinates
+        new_between = prior.classes * prior.between * gram
+        new_within = V.T @ self.scatter @ V + prior.samples * prior.within * gram
+        misfit = np.trace(new_within) - n_samples * log_det
+        if prior.classes:
+            b = np.maximum(b, np.finfo(float).eps * b[0])  # 0 by rounding alone
+            misfit += prior.classes * (np.log(b).sum() - log_det) + (np.diag(new_between) / b).sum()
         for part in runs(len(self.sizes), self.rows_at_once):
             n, Z = self.sizes[part, np.newaxis], self.centres[part] @ V
             variances = b / (1 + n * b)  # of the posteriors
@@ -125,7 +155,7 @@ class ClassStatistics:
             new_within += left.T @ left + np.diag((n * variances).sum(axis=0))
             misfit += np.log1p(n * b).sum() + (n * Z**2 / (1 + n * b)).sum()
         return (
-            symmetrised(inverse @ new_between @ inverse.T / len(self.sizes)),
-            symmetrised(inverse @ new_within @ inverse.T / (total + strength)),
-            float(-misfit / 2 / total),
+            symmetrised(inverse @ new_between @ inverse.T / n_classes),
+            symmetrised(inverse @ new_within @ inverse.T / n_samples),
+            float(-misfit / 2 / self.sizes.sum()),
         )
