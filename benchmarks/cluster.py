@@ -15,8 +15,8 @@ schedules        share of random schedules of kills that end with the same bits:
 model_error      largest relative error of the cost model (clustermodel.py), 1 and 2 workers: at most 0.25
 
 `--only NAME[,NAME]`: some of these; `--schedules 0-24`: some of the schedules. `--quick`: N = 2,400 and K = 300 and two
-schedules, where an operation is over in milliseconds: overheads and bytes are noted, not held. `--plan` prints the plans of
-docs/scaling.md; `clustersimulation.py` has workers that sleep.
+schedules, where an operation is over in milliseconds: overheads and bytes are noted, not held. `--plan` prints the
+plans of docs/scaling.md; `clustersimulation.py` has workers that sleep.
 """
 
 import statistics
