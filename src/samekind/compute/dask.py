@@ -292,6 +292,8 @@ class DaskExecutor(Executor):
     def _compare(self, workers: Sequence[str]) -> None:
         """Warn of workers whose processors or libraries differ from this process's: then last bits may."""
         new = [worker for worker in workers if worker not in self._checked]
+        if not new:
+            return
         self._checked |= set(new)
         own = description()
         for worker in new:
