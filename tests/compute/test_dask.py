@@ -101,6 +101,12 @@ def test_workers_let_go_of_a_fit_when_the_next_one_begins(executor, data):
         gc.enable()
 
 
+def test_results_that_were_taken_are_released(executor, data):
+    clusters.selected(executor, *data, n_rounds=2)
+    assert len(executor.done) <= len(executor.workers)  # those of the last operation wait for one that follows
+    assert len(executor._client.futures) <= len(executor.workers)
+
+
 def test_another_order_of_sums_is_noticed(monkeypatch, executor, data):
     """The mutation that these tests are for: the parts of a worker's leaves summed from the last to the first."""
     from samekind import objective
