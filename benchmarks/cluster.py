@@ -14,16 +14,18 @@ scheduler        seconds until it goes on after the scheduler is killed and star
 schedules        share of random schedules of kills that end with the same bits: 1
 model_error      largest relative error of the cost model (clustermodel.py), 1 and 2 workers: at most 0.25
 
-`--quick`: N = 2,400 and K = 300 and two schedules, where an operation is over in milliseconds: overheads are noted, not
-held. `--plan` prints the plans of docs/scaling.md; `clustersimulation.py` has workers that sleep.
+`--only NAME[,NAME]`: some of these; `--schedules 0-24`: some of the schedules. `--quick`: N = 2,400 and K = 300 and two
+schedules, where an operation is over in milliseconds: overheads and bytes are noted, not held. `--plan` prints the
+plans of docs/scaling.md; `clustersimulation.py` has workers that sleep.
 """
 
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -127,48 +129,9 @@ def ratio_of(first: Callable[[], Any], second: Callable[[], Any], repeats: int) 
     return statistics.median(a / b for a, b in pairs), statistics.median(b for _, b in pairs)
 
 
-def identical(data: Data, expected: tuple[Any, Any], executor: DaskExecutor, processes: Processes) -> bool:
-    same = [(data.step1(Executor(2)), data.step2(Executor(2))) == expected]
-    for name in ("c", "d"):
-        processes.start_worker(name)
-    processes.wait_for(executor, "a", "b", "c", "d")
-    same.append((data.step1(executor), data.step2(executor)) == expected)
-    states: list[Any] = []
-    data.step1(executor, keep=states.append)
-    for name in ("b", "c", "d"):
-        processes.kill(name)
-    until_gone(executor, "b", "c", "d")
-    same.append((data.step1(executor), data.step2(executor)) == expected)
-    middle = next(state for state in states if len(state.steps) == data.sizes.rounds // 2)
-    resumed = data.step1(executor, resume=middle)
-    same.append(resumed[0] == expected[0][0] and resumed[2] == expected[0][2])
-    processes.start_worker("b")
-    processes.wait_for(executor, "a", "b")
-    same.append((data.step1(executor), data.step2(executor)) == expected)
-    print("identical: 2 threads, 4 workers, 1 worker, a resume, 2 workers:", same, flush=True)
-    return all(same)
-
-
 def until_gone(executor: DaskExecutor, *names: str) -> None:
     while set(names) & set(executor.workers):
         time.sleep(0.2)
-
-
-def bytes_per_round(data: Data, executor: DaskExecutor) -> float:
-    """Of the worker with most, over what is allowed; what is sent once, such as the recipe, is not of a round."""
-    marks: list[dict[str, int]] = []
-
-    def mark(state: Any) -> None:
-        traffic = executor.traffic
-        marks.append({name: traffic.sent.get(name, 0) + traffic.received.get(name, 0) for name in executor.workers})
-
-    data.step1(executor, keep=mark)
-    rounds = [{name: after[name] - before.get(name, 0) for name in after} for before, after in pairwise(marks[1:])]
-    most = max(max(each.values()) for each in rounds)
-    n = data.sizes.n
-    allowed = 5 * n * (LAZY_RANK + 8) * 4 + 4 * n * (PER_CLASS - 1)
-    print(f"bytes per worker and round: {most:,}, allowed {allowed:,}", flush=True)
-    return most / allowed
 
 
 class Fault:
@@ -206,109 +169,204 @@ class Fault:
         return self.went_on - self.began
 
 
-def faults(data: Data, expected: Any, executor: DaskExecutor, processes: Processes, report: Report) -> None:
-    undisturbed = seconds_of(lambda: data.step1(executor))
-    a_round = undisturbed / data.sizes.rounds
-    with Fault("form_on", 7, lambda: processes.kill("b")):
-        began = time.monotonic()
-        same = data.step1(executor) == expected
-        spent = time.monotonic() - began
-    alone = seconds_of(lambda: data.step1(executor))  # the other one with all the work: its rest, and the replay
-    replay = alone / data.sizes.rounds
-    report.hold("kill", spent - max(undisturbed, alone) - a_round - 1.5 * replay, at_most=5)
-    processes.start_worker("b")
-    processes.wait_for(executor, "a", "b")
-    with Fault("form_on", 7, lambda: processes.stop("b")) as fault:
-        same &= data.step1(executor) == expected
-    processes.go_on("b")
-    report.hold("hung", fault.seconds, at_most=25)
-    processes.wait_for(executor, "a", "b")
+@dataclass
+class Parts:
+    """The parts of this benchmark, each as a method of its name; all find two workers, and leave two but the last."""
 
-    def restart() -> None:
-        assert processes.scheduler is not None
-        processes.scheduler.kill()
-        processes.scheduler.wait()
-        processes.start_scheduler()
+    data: Data
+    executor: DaskExecutor
+    processes: Processes
+    report: Report
+    schedules_of: range
 
-    with Fault("form_on", 7, restart) as fault:
-        same &= data.step1(executor) == expected
-    report.hold("scheduler", fault.seconds, at_most=60)
-    processes.wait_for(executor, "a", "b")
-    rng, ended = np.random.default_rng(0), []
-    for _ in range(data.sizes.schedules):
-        name = str(rng.choice(["a", "b"]))
+    @cached_property
+    def expected(self) -> tuple[Any, Any]:
+        return self.data.step1(Executor(1)), self.data.step2(Executor(1))
 
-        def kill(name: str = name) -> None:
-            processes.kill(name)
+    @cached_property
+    def undisturbed(self) -> float:
+        return seconds_of(lambda: self.data.step1(self.executor))
+
+    def both_there(self) -> None:
+        self.processes.wait_for(self.executor, "a", "b")
+
+    def identical(self) -> None:
+        data, executor, processes, expected = self.data, self.executor, self.processes, self.expected
+        same = [(data.step1(Executor(2)), data.step2(Executor(2))) == expected]
+        for name in ("c", "d"):
             processes.start_worker(name)
+        processes.wait_for(executor, "a", "b", "c", "d")
+        same.append((data.step1(executor), data.step2(executor)) == expected)
+        states: list[Any] = []
+        data.step1(executor, keep=states.append)
+        for name in ("b", "c", "d"):
+            processes.kill(name)
+        until_gone(executor, "b", "c", "d")
+        same.append((data.step1(executor), data.step2(executor)) == expected)
+        middle = next(state for state in states if len(state.steps) == data.sizes.rounds // 2)
+        resumed = data.step1(executor, resume=middle)
+        same.append(resumed[0] == expected[0][0] and resumed[2] == expected[0][2])
+        processes.start_worker("b")
+        self.both_there()
+        same.append((data.step1(executor), data.step2(executor)) == expected)
+        print("identical: 2 threads, 4 workers, 1 worker, a resume, 2 workers:", same, flush=True)
+        self.report.hold("identical", float(all(same)), at_least=1)
 
-        operation = str(rng.choice(["form_on", "values_on", "sketched_on", "cells_on"]))
-        with Fault(operation, int(rng.integers(1, 10)), kill):
-            ended.append(data.step1(executor) == expected)
-        processes.wait_for(executor, "a", "b")
-    report.hold("schedules", float(np.mean([*ended, same])), at_least=1)
+    def overhead_step1(self) -> None:
+        self._overhead("overhead_step1", self.data.step1)
+
+    def overhead_step2(self) -> None:
+        self._overhead("overhead_step2", self.data.step2)
+
+    def _overhead(self, key: str, step: Callable[[Executor], Any]) -> None:
+        threads = Executor(2)
+        step(self.executor), step(threads)  # compilers are loaded, files in memory
+        ratio, seconds = ratio_of(lambda: step(self.executor), lambda: step(threads), self.data.sizes.repeats)
+        print(f"{key}: 2 threads {seconds:.1f} s", flush=True)
+        self._hold_if_large(key, ratio - 1, at_most=0.15)
+
+    def bytes(self) -> None:
+        """Of the worker with most, over what is allowed; what is sent once, such as the recipe, is not of a round."""
+        marks: list[dict[str, int]] = []
+        executor = self.executor
+
+        def mark(state: Any) -> None:
+            traffic = executor.traffic
+            marks.append({name: traffic.sent.get(name, 0) + traffic.received.get(name, 0) for name in executor.workers})
+
+        self.data.step1(executor, keep=mark)
+        rounds = [{name: after[name] - before.get(name, 0) for name in after} for before, after in pairwise(marks[1:])]
+        most = max(max(each.values()) for each in rounds)
+        n = self.data.sizes.n
+        allowed = 5 * n * (LAZY_RANK + 8) * 4 + 4 * n * (PER_CLASS - 1)
+        print(f"bytes per worker and round: {most:,}, allowed {allowed:,}", flush=True)
+        self._hold_if_large("bytes", most / allowed, at_most=1)
+
+    def kill(self) -> None:
+        undisturbed = self.undisturbed
+        with Fault("form_on", 7, lambda: self.processes.kill("b")):
+            began = time.monotonic()
+            self._step1_is_same()
+            spent = time.monotonic() - began
+        alone = seconds_of(lambda: self.data.step1(self.executor))  # the other one with all the work: rest, and replay
+        a_round, replay = undisturbed / self.data.sizes.rounds, alone / self.data.sizes.rounds
+        self.processes.start_worker("b")
+        self.both_there()
+        self.report.hold("kill", spent - max(undisturbed, alone) - a_round - 1.5 * replay, at_most=5)
+
+    def hung(self) -> None:
+        with Fault("form_on", 7, lambda: self.processes.stop("b")) as fault:
+            self._step1_is_same()
+        self.processes.go_on("b")
+        self.both_there()
+        self.report.hold("hung", fault.seconds, at_most=25)
+
+    def scheduler(self) -> None:
+        def restart() -> None:
+            assert self.processes.scheduler is not None
+            self.processes.scheduler.kill()
+            self.processes.scheduler.wait()
+            self.processes.start_scheduler()
+
+        with Fault("form_on", 7, restart) as fault:
+            self._step1_is_same()
+        self.both_there()
+        self.report.hold("scheduler", fault.seconds, at_most=60)
+
+    def schedules(self) -> None:
+        ended = []
+        for number in self.schedules_of:
+            rng = np.random.default_rng([0, number])
+            name = str(rng.choice(["a", "b"]))
+            operation = str(rng.choice(["form_on", "values_on", "sketched_on", "cells_on"]))
+            at = int(rng.integers(1, 2 * self.data.sizes.rounds))
+
+            def kill(name: str = name) -> None:
+                self.processes.kill(name)
+                self.processes.start_worker(name)
+
+            began = time.monotonic()
+            with Fault(operation, at, kill) as fault:
+                ended.append(self.data.step1(self.executor) == self.expected[0])
+            self.both_there()
+            told = f"{name} killed at {operation} {at}" if fault.began else f"no {operation} {at}"
+            print(f"schedule {number}: {told}, {time.monotonic() - began:.1f} s, same: {ended[-1]}", flush=True)
+        self.report.hold("schedules", float(np.mean(ended)), at_least=1)
+
+    def model_error(self) -> None:
+        """Of an evaluation of step 2, with 2 workers and with 1."""
+        data, executor, sizes = self.data, self.executor, self.data.sizes
+        n, dims = data.Z.shape
+        L = np.random.default_rng(1).normal(size=(dims, sizes.rank)) / 30
+        with single_threaded_blas():  # as the estimators do
+            problem = JointProblem(data.objective(executor), data.Z, 0.5)
+            tiny = JointProblem(data.objective(executor), data.Z, 0.5).on_sample(16, np.random.RandomState(0))
+            narrow = L[:, :1]
+            tiny.factored_value(narrow)
+            latency = min(seconds_of(lambda: tiny.factored_value(narrow)) for _ in range(3))
+            rates = Rates.measured(latency)
+            print(f"rates: {rates}", flush=True)
+            errors = []
+            for workers in (2, 1):
+                if workers == 1:
+                    self.processes.kill("b")
+                    until_gone(executor, "b")
+                problem.factored_value_and_gradient(L)
+                found = min(seconds_of(lambda: problem.factored_value_and_gradient(L)) for _ in range(3))
+                modelled = step2_seconds(n, dims, sizes.rank, workers, 1, rates)
+                print(f"{workers} workers: f and gradient of step 2 {found:.2f} s, model {modelled:.2f} s", flush=True)
+                errors.append(abs(modelled / found - 1))
+        self._hold_if_large("model_error", max(errors), at_most=0.25)
+
+    def _step1_is_same(self) -> None:
+        if self.data.step1(self.executor) != self.expected[0]:
+            self.report.hold("faults_identical", 0, at_least=1)
+
+    def _hold_if_large(self, key: str, value: float, *, at_most: float) -> None:
+        """Where an operation is over in milliseconds, its seconds say nothing; nor its bytes, of which a sample of the
+        pairs is most."""
+        if self.data.sizes.held:
+            self.report.hold(key, value, at_most=at_most)
+        else:
+            print(f"{key}: {value:.3g}, not held", flush=True)
+            self.report.note(key, value)
 
 
-def model_error(data: Data, executor: DaskExecutor, processes: Processes) -> float:
-    """Of an evaluation of step 2, with 2 workers and with 1."""
-    sizes = data.sizes
-    L = np.random.default_rng(1).normal(size=(sizes.dims, sizes.rank)) / 30
-    problem = JointProblem(data.objective(executor), data.Z, 0.5)
-    tiny = JointProblem(data.objective(executor), data.Z, 0.5).on_sample(16, np.random.RandomState(0))
-    narrow = L[:, :1]
-    tiny.factored_value(narrow)
-    latency = min(seconds_of(lambda: tiny.factored_value(narrow)) for _ in range(3))
-    rates = Rates.measured(latency)
-    print(f"rates: {rates}", flush=True)
-    errors = []
-    for workers in (2, 1):
-        if workers == 1:
-            processes.kill("b")
-            until_gone(executor, "b")
-        problem.factored_value_and_gradient(L)
-        found = min(seconds_of(lambda: problem.factored_value_and_gradient(L)) for _ in range(3))
-        modelled = step2_seconds(sizes.n, sizes.dims, sizes.rank, workers, 1, rates)
-        print(f"{workers} workers: an evaluation of step 2 takes {found:.2f} s, modelled {modelled:.2f} s", flush=True)
-        errors.append(abs(modelled / found - 1))
-    return max(errors)
+PARTS = (
+    "identical", "overhead_step1", "overhead_step2", "bytes", "kill", "hung", "scheduler", "schedules", "model_error",
+)  # fmt: skip
 
 
-def run(sizes: Sizes, report: Report) -> None:
+def run(sizes: Sizes, parts: Sequence[str], schedules: range, report: Report) -> None:
     with tempfile.TemporaryDirectory() as folder:
         data = Data.made(sizes, Path(folder) / "store")
-        expected = data.step1(Executor(1)), data.step2(Executor(1))
         with Processes(Path(folder)) as processes:
             processes.start_workers("a", "b")
             limits = Limits(connect=5)
             with DaskExecutor(processes.address, 2, limits=limits, shared=folder) as executor:
-                processes.wait_for(executor, "a", "b")
-                report.hold("identical", float(identical(data, expected, executor, processes)), at_least=1)
-                threads = Executor(2)
-                for key, step in (("overhead_step1", data.step1), ("overhead_step2", data.step2)):
-                    ratio, seconds = ratio_of(lambda s=step: s(executor), lambda s=step: s(threads), sizes.repeats)
-                    print(f"{key}: 2 threads {seconds:.1f} s", flush=True)
-                    if sizes.held:
-                        report.hold(key, ratio - 1, at_most=0.15)
-                    else:
-                        report.note(key, ratio - 1)
-                report.hold("bytes", bytes_per_round(data, executor), at_most=1)
-                faults(data, expected[0], executor, processes, report)
-                error = model_error(data, executor, processes)
-                if sizes.held:
-                    report.hold("model_error", error, at_most=0.25)
-                else:
-                    report.note("model_error", error)
+                made = Parts(data, executor, processes, report, schedules)
+                made.both_there()
+                for part in parts:
+                    print(f"== {part}", flush=True)
+                    getattr(made, part)()
     report.end()
 
 
 def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("--plan", action="store_true", help="print the plans of docs/scaling.md")
+    arguments.add_argument("--only", default="", metavar="NAME[,NAME]", help=f"some parts: {', '.join(PARTS)}")
+    arguments.add_argument("--schedules", metavar="FROM-TO", help="these of the schedules, the first being 0")
     given = arguments.parse_args()
     if given.plan:
         print(ASSUMED, *plans(), sep="\n")
         return
-    run(QUICK if given.quick else FULL, Report("cluster"))
+    only = [name for name in given.only.split(",") if name]
+    if unknown := set(only) - set(PARTS):
+        sys.exit(f"There is no part {sorted(unknown)[0]!r}: {', '.join(PARTS)}.")
+    sizes = QUICK if given.quick else FULL
+    first, last = map(int, given.schedules.split("-")) if given.schedules else (0, sizes.schedules - 1)
+    run(sizes, [part for part in PARTS if not only or part in only], range(first, last + 1), Report("cluster"))
 
 
 if __name__ == "__main__":

@@ -1,12 +1,15 @@
 """The same bits from one thread, two threads, and the workers of a cluster in this process."""
 
+import gc
 import re
 import warnings
+import weakref
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from samekind.compute import site as room
 from samekind.compute.executor import Executor
 from samekind.compute.machine import description
 from tests import clusters
@@ -83,6 +86,28 @@ def test_a_resume_on_another_executor_is_the_same_in_every_bit(executor, alone, 
     resumed, later, _ = clusters.joined(executor, *data, resume=states[2])
     np.testing.assert_array_equal(resumed.L, whole.L)
     assert later == events[-len(later) :]
+
+
+def test_workers_let_go_of_a_fit_when_the_next_one_begins(executor, data):
+    """At once: the present distances and weights of two fits would take twice the memory, and the first touch of fresh
+    memory takes time."""
+    gc.collect()
+    before = {site for sites in room._sites.values() for site in sites}
+    gc.disable()
+    try:
+        clusters.selected(executor, *data, n_rounds=1)
+        first = [weakref.ref(sites[key]) for sites in room._sites.values() for key in sites.keys() - before]
+        assert len(first) == len(executor.workers)
+        clusters.selected(executor, *data, n_rounds=1)
+        assert not [site for site in first if site() is not None]
+    finally:
+        gc.enable()
+
+
+def test_results_that_were_taken_are_released(executor, data):
+    clusters.selected(executor, *data, n_rounds=2)
+    assert len(executor.done) <= len(executor.workers)  # those of the last operation wait for one that follows
+    assert len(executor._client.futures) <= len(executor.workers)
 
 
 def test_another_order_of_sums_is_noticed(monkeypatch, executor, data):

@@ -5,6 +5,7 @@ import hashlib
 import json
 import mmap
 import os
+import pickle
 import shutil
 
 import numpy as np
@@ -273,6 +274,20 @@ def test_a_file_is_verified_once(original, monkeypatch):
     for _ in range(3):
         store.panel([0, 4], range(len(store)))
     assert len(seen) == len(set(seen)) == 2 * sum(bool(record.rows) for record in store.records.values())
+
+
+def test_a_worker_verifies_a_file_once_until_it_changes(folder, monkeypatch):
+    """A worker opens the store for each fit, from what the driver sends."""
+    seen, real = [], disk.array_problem
+    monkeypatch.setattr(disk, "array_problem", lambda path, sha256: seen.append(path.name) or real(path, sha256))
+    sent = pickle.dumps(DiskStore.open(folder))
+    for _ in range(2):
+        store = pickle.loads(sent)
+        store.panel([0, 4], range(len(store)))
+    assert len(seen) == len(set(seen)) > 0
+    flip(folder / "cov-00003.npy")
+    with pytest.raises(StoreError, match="altered"):
+        pickle.loads(sent).panel([0], range(len(store)))
 
 
 @pytest.mark.parametrize("at", range(6, 128, 3))

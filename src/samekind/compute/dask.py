@@ -117,6 +117,7 @@ class DaskExecutor(Executor):
         self.limits = limits or Limits()
         self.traffic = Traffic()
         self.given_up: list[str] = []  # workers that died or hung, for those who want to know
+        self.done: list[Any] = []  # futures whose results are here, to be released
         self._local = Executor(n_jobs)
         self._shared = SharedFolder(
             Path(shared or tempfile.gettempdir()), None if stripes is None else Path(stripes).absolute()
@@ -197,6 +198,13 @@ class DaskExecutor(Executor):
     ) -> Iterator[tuple[Sequence[int], Any]]:
         yield from Run(self, site, operation, (), None, names=items, size=size).results()
 
+    def release_done(self) -> None:
+        """Results that were taken may go. To be said after the next operation is submitted, which else waits for that:
+        the scheduler sends a worker one message in 5 ms."""
+        while self.done:
+            with contextlib.suppress(Exception):
+                self.done.pop().release()
+
     # -- the workers ---------------------------------------------------------------------------------------------------
 
     def _connect(self) -> None:
@@ -214,6 +222,7 @@ class DaskExecutor(Executor):
                         security=self.security,
                         name="samekind",
                     )
+                at_once(self._client.scheduler_comm)
                 return
             except (OSError, TimeoutError, ValueError) as error:
                 if isinstance(error, ValueError):
@@ -227,6 +236,7 @@ class DaskExecutor(Executor):
             time.sleep(self.limits.poll)
 
     def _drop_client(self) -> None:
+        self.release_done()
         if self._client is not None:
             with contextlib.suppress(Exception), _quiet():
                 self._client.close(timeout=1)
@@ -276,6 +286,8 @@ class DaskExecutor(Executor):
     def _compare(self, workers: Sequence[str]) -> None:
         """Warn of workers whose processors or libraries differ from this process's: then last bits may."""
         new = [worker for worker in workers if worker not in self._checked]
+        if not new:
+            return
         self._checked |= set(new)
         own = description()
         for worker in new:
@@ -360,6 +372,7 @@ async def _work(address: str, name: str, security: Any, give_up: float, say: Cal
             worker = distributed.Worker(
                 address, nthreads=1, name=name, memory_limit=0, security=security, dashboard=False, nanny=None
             )
+            at_once(worker.batched_stream)
             async with worker:
                 say(f"worker {name} at {worker.address} works for {address}")
                 await worker.finished()
@@ -371,6 +384,12 @@ async def _work(address: str, name: str, security: Any, give_up: float, say: Cal
                     f"No scheduler answers at {address} for {give_up:.0f} s ({error}). Start one with `dask scheduler`."
                 ) from error
         await asyncio.sleep(RETRY)
+
+
+def at_once(stream: Any) -> None:
+    """Send messages when they are there. Dask waits for more, 10 ms in a driver: operations are few, one by one."""
+    if hasattr(stream, "interval"):
+        stream.interval = 0.0
 
 
 def warn_of_open_network(address: str, security: Any) -> None:

@@ -28,7 +28,7 @@ LARGE = 1 << 20  # bytes of an array from which on it is a file
 
 @dataclass(frozen=True)
 class Packed:
-    data: bytes
+    data: bytes | memoryview
 
     def load(self) -> Any:
         return pickle.loads(self.data)

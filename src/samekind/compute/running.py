@@ -10,8 +10,11 @@ import uuid
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from samekind.compute.packing import Packed, packed
 from samekind.compute.site import Done, Message, Missing, Operation, Site, perform
@@ -21,6 +24,9 @@ if TYPE_CHECKING:
 
 MOST_FAILING = 3  # workers that fail at an operation, before it is given up
 IN_FLIGHT = 2  # shares of a worker that takes them one by one
+SMALL = 1 << 24  # bytes of a result that may stay on its worker until the next operation is under way
+
+Bytes = NDArray[np.uint8]  # which travel through dask as they are; `bytes` would be copied for each message
 
 
 class ClusterError(RuntimeError):
@@ -52,7 +58,7 @@ class Run:
         self.executor = executor
         self.site = site
         self.operation = operation
-        self.arguments = packed(arguments)
+        self.arguments = as_array(packed(arguments))
         self.shares = shares  # of workers, of some items or all; None: whoever is free gets the next
         self.names = names  # what items of a share are called; themselves where None
         self.size = size  # of the shares of those who are free
@@ -89,14 +95,18 @@ class Run:
             return
         for worker, share in self.shares(workers, items).items():
             self._submit(worker, share)
+        self.executor.release_done()
 
     def _top_up(self) -> None:
         """Those who have little to do get more."""
+        if not self.waiting:
+            return
         for worker in [name for name in self.executor._addresses if name not in self.failing]:
             busy = sum(task.worker == worker for task in self.tasks.values())
             while self.waiting and busy < IN_FLIGHT:
                 self._submit(worker, self.waiting.popleft())
                 busy += 1
+        self.executor.release_done()
 
     def _submit(self, worker: str, share: list[int], *, everything: bool = False, has: int | None = None) -> None:
         executor, site = self.executor, self.site
@@ -118,10 +128,10 @@ class Run:
                 site.log[since or 0 :],
                 self.operation,
                 share if self.names is None else [self.names[at] for at in share],
-                self.arguments,
+                None,
             )
         )
-        executor.traffic.note(executor.traffic.sent, worker, len(message.data))
+        executor.traffic.note(executor.traffic.sent, worker, len(message.data) + len(self.arguments))
         key = f"samekind-{getattr(self.operation, '__name__', 'operation')}-{uuid.uuid4().hex}"
         try:
             address = executor._addresses[worker]
@@ -129,7 +139,8 @@ class Run:
                 warnings.simplefilter("ignore", UserWarning)  # of large graphs: these are few, and meant
                 future = executor._client.submit(
                     perform_packed,
-                    message.data,
+                    as_array(message),
+                    self.arguments,
                     key=key,
                     workers=[address],
                     allow_other_workers=False,
@@ -145,6 +156,7 @@ class Run:
     def _take(self, key: str) -> Iterator[tuple[list[int], Any]]:
         """What became of a task: a result, or a share to hand out again."""
         task = self.tasks.pop(key)
+        self.executor.done.append(task.future)
         error: BaseException | None = None
         try:
             if task.future.status == "error":
@@ -155,14 +167,13 @@ class Run:
             self._lost(task.worker)
             self._hand_out(task.share)
             return
-        finally:
-            with contextlib.suppress(Exception):
-                task.future.release()
         if error is not None:
             self._failed(task, error)
             return
+        if len(data) > SMALL:
+            self.executor.release_done()
         self.executor.traffic.note(self.executor.traffic.received, task.worker, len(data))
-        answer: Done | Missing = Packed(data).load()
+        answer: Done | Missing = Packed(data.data).load()
         if isinstance(answer, Missing):
             self._submit(task.worker, task.share, everything=answer.site, has=None if answer.site else answer.entries)
             return
@@ -221,9 +232,14 @@ class Run:
                 task.future.release()  # which nobody else wants
 
 
-def perform_packed(data: bytes) -> bytes:
+def as_array(message: Packed) -> Bytes:
+    return np.frombuffer(message.data, np.uint8)
+
+
+def perform_packed(message: Bytes, arguments: Bytes) -> Bytes:
     """The task that is submitted: bytes in, bytes out, so that the scheduler need not know what they are."""
-    return packed(perform(Packed(data).load())).data
+    asked: Message = Packed(message.data).load()
+    return as_array(packed(perform(replace(asked, arguments=Packed(arguments.data)))))
 
 
 def naming_worker(error: BaseException, worker: str, address: str) -> BaseException:

@@ -70,6 +70,13 @@ class Site:
         self.close_opened()
         self.memory.pop("distances", None)
 
+    def close(self) -> None:
+        """Nobody asks any more. Objective and site hold each other: without this their memory is free when Python's
+        collector comes, and until then the next fit takes fresh memory, which costs as much as what is computed."""
+        self.close_opened()
+        self.memory.clear()
+        self.objective = None
+
     def remembered(self, kind: str, number: int, make: Callable[[Any], Any]) -> Any:
         """What `make` made of the previous one of its kind, for this number."""
         before = self.memory.get(kind)
@@ -127,15 +134,13 @@ def perform(message: Message) -> Done | Missing:
     with _working[message.worker]:
         began = time.perf_counter()
         remarks.listen()
-        for token in message.ended:
-            sites.pop(token, None)
+        _close(sites, message.ended)
         site = sites.get(message.token)
         if site is None:
             if message.recipe is None or message.since:
                 return Missing(True, 0)
             site = sites[message.token] = message.recipe.load()
-            while len(sites) > MOST_SITES:
-                sites.popitem(last=False)
+            _close(sites, list(sites)[:-MOST_SITES])
         sites.move_to_end(message.token)
         if len(site.log) < message.since:
             return Missing(False, len(site.log))
@@ -149,5 +154,10 @@ def perform(message: Message) -> Done | Missing:
 def forget(worker: str, tokens: Sequence[str]) -> None:
     """Let sites go."""
     with _working[worker]:
-        for token in tokens:
-            _sites[worker].pop(token, None)
+        _close(_sites[worker], tokens)
+
+
+def _close(sites: OrderedDict[str, Site], tokens: Sequence[str]) -> None:
+    for token in tokens:
+        if token in sites:
+            sites.pop(token).close()

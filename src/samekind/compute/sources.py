@@ -11,7 +11,7 @@ from samekind.compute.site import Share
 from samekind.compute.tiles import Plan, Tile, TileKey
 from samekind.kernels.distances import euclidean_factors, quadratic_factors
 from samekind.kernels.exponentials import scaled_sum
-from samekind.kernels.types import Array, IntArray, Samples, places
+from samekind.kernels.types import Array, BoolArray, IntArray, Samples, places
 
 Made_co = TypeVar("Made_co", covariant=True)
 
@@ -138,15 +138,29 @@ class PresentDistances:
             cells[at_rows, at_cols] = part
         return cells
 
-    def kept_cells(self, tile: Tile, keys: Container[TileKey] | None = None) -> Iterator[tuple[slice, slice, Array]]:
-        """What kept tiles, of some keys or all, have of any rows and columns: places in the tile, and distances."""
-        across = list(self._parts(tile.cols))
+    def kept_cells(
+        self,
+        tile: Tile,
+        keys: Container[TileKey] | None = None,
+        wanted: Callable[[Tile], BoolArray | None] = lambda tile: None,
+    ) -> Iterator[tuple[slice, slice, Array]]:
+        """What kept tiles, of some keys or all, have of any rows and columns: places in the tile, and distances.
+
+        `wanted`: of those cells that it says, where it says any, row by row. It is not asked where nothing is kept.
+        """
+        across, chosen, asked = list(self._parts(tile.cols)), None, False
         for down, at_rows, i in self._parts(tile.rows):
             for other, at_cols, j in across:
                 key = TileKey(min(down, other), max(down, other))
                 if keys is None or key in keys:
+                    if not asked:
+                        chosen, asked = wanted(tile), True
                     part = self.kept[key]
-                    yield at_rows, at_cols, part[np.ix_(i, j)] if down <= other else part[np.ix_(j, i)].T
+                    if chosen is None:
+                        yield at_rows, at_cols, part[np.ix_(i, j)] if down <= other else part[np.ix_(j, i)].T
+                    else:
+                        rows, cols = np.nonzero(chosen[at_rows, at_cols])
+                        yield at_rows, at_cols, (part if down <= other else part.T)[i[rows], j[cols]]
 
     def _parts(self, samples: Samples) -> Iterator[tuple[int, slice, IntArray]]:
         """Which of some samples lie in which block of the plan: its start, their places, and their rows in it."""

@@ -27,6 +27,12 @@ def array_problem(path: Path, sha256: str) -> str | None:
     return None if finite else "it holds infinity or what is no number"
 
 
+def stamp(path: Path, sha256: str) -> tuple[Path | str | int, ...]:
+    """What changes when the file or its checksum does, and takes no reading."""
+    stat = path.stat()
+    return path, sha256, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
+
+
 def is_finite(bits: NDArray[np.uint16]) -> bool:
     """Of float16, by their bits."""
     return int((bits & MAGNITUDE).max(initial=0)) < EXPONENT

@@ -90,6 +90,7 @@ def select_groups(
         if stop:
             state = replace(state, stopped_because=f"stopped by the callback after {n_rounds + 1} rounds")
     value, _ = selection.over_all_rows(state.value)
+    selection.close()
     return SelectionResult(selection.metric, value, len(state.steps), state.stopped_because)
 
 
@@ -197,6 +198,11 @@ class _Selection:
                 site.log.append(step)
         Z = Z.astype(np.float64)
         self.metric.add(step.group, step.A, step.alpha, Z.T @ Z / len(Z))
+
+    def close(self) -> None:
+        for site in (self.site, self.held_out):
+            if site is not None:
+                site.close()
 
     def replay(self, steps: Iterable[Step]) -> None:
         """Take the steps one by one, in their order, so that all sums are the same to the last digit."""

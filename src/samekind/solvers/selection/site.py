@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -88,10 +88,10 @@ class SelectionSite(Site):
             return self.present_at(n, ()).on(plan, executor)
         tiles = list(plan.tiles())
         made = [np.zeros(tile.shape, self.present.codes.dtype) for tile in tiles]
+        wanted_of = cache(lambda number: wanted_cells(self.objective, tiles[number]))
         for parts in executor.over_leaves(self.objective, cells_on, n, plan):
             for number, at_rows, at_cols, part in parts:
-                wanted = wanted_cells(self.objective, tiles[number])
-                here = made[number][at_rows, at_cols]
+                here, wanted = made[number][at_rows, at_cols], wanted_of(number)
                 here[... if wanted is None else wanted[at_rows, at_cols]] = part
         return FixedTiles({tile.key: cells for tile, cells in zip(tiles, made, strict=True)})
 
@@ -104,11 +104,7 @@ def cells_on(objective: Objective, leaves: Share, n_steps: int, plan: Plan) -> l
 
     def of_tile(at: tuple[int, Tile]) -> list[tuple[int, slice, slice, Array]]:
         number, tile = at
-        wanted = wanted_cells(objective, tile)
-        return [
-            (number, rows, cols, part if wanted is None else part[wanted[rows, cols]])
-            for rows, cols, part in present.kept_cells(tile, keys)
-        ]
+        return [(number, *found) for found in present.kept_cells(tile, keys, partial(wanted_cells, objective))]
 
     return [each for parts in objective.executor.map(of_tile, enumerate(plan.tiles())) for each in parts]
 
