@@ -24,7 +24,7 @@ from samekind.images.align import (
     similarity,
     smooth,
 )
-from samekind.images.landmarks import read_landmarks
+from samekind.images.landmarks import read_landmarks, write_landmarks
 from samekind.images.load import ImageError, LoadedImage, load_image
 
 SAMPLE = Path(__file__).parents[3] / "shared" / "data" / "lfw-original-sample"
@@ -338,7 +338,7 @@ class TestAligners:
             ({"method": "auto"}, "one of none, landmarks, detect, but is 'auto'"),
             ({"method": "landmarks"}, "needs a CSV of landmarks"),
             ({"method": "none", "landmarks": {}}, "takes no landmarks"),
-            ({"method": "none", "several": "first"}, "one of error, largest, but is 'first'"),
+            ({"method": "none", "several": "first"}, "one of error, largest, central, but is 'first'"),
         ],
     )
     def test_wrong_names(self, arguments, problem):
@@ -407,3 +407,12 @@ def test_a_landmark_that_is_no_pixel_is_refused_with_its_line(tmp_path, value):
     (tmp_path / "points.csv").write_text(f"{HEADER},mouth_x,mouth_y\na.png,1,2,{value},4,5,6\n")
     with pytest.raises(ValueError, match="line 2: right_eye_x must be a number of pixels"):
         read_landmarks(tmp_path / "points.csv")
+
+
+def test_landmarks_that_were_written_are_read_again(tmp_path):
+    points = {"b/2.jpg": [[1.25, 2], [30.04, 2], [15, 40]], "a, b.jpg": [[-3, 2], [30, 2], [15.06, 1e4]]}
+    write_landmarks(tmp_path / "points.csv", {name: np.array(each) for name, each in points.items()})
+    again = read_landmarks(tmp_path / "points.csv")
+    assert list(again) == sorted(points)
+    for name, each in again.items():
+        np.testing.assert_allclose(each, points[name], atol=0.0501)

@@ -6,13 +6,15 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import cv2
 import numpy as np
 import pytest
 
 from samekind.images import detect
-from samekind.images.align import Frame, align_by_points, aligner_from, smooth
-from samekind.images.detect import DetectAlignment, find_faces
+from samekind.images.align import Frame, align_by_points, aligner_from, central_crop, smooth
+from samekind.images.detect import DetectAlignment, find_faces, find_landmarks
 from samekind.images.landmarks import read_landmarks
+from samekind.images.listing import ImageFile
 from samekind.images.load import ImageError, LoadedImage, load_image
 
 SAMPLE = Path(__file__).parents[3] / "shared" / "data" / "lfw-original-sample"
@@ -146,6 +148,50 @@ def test_of_several_the_largest_comes_first(finds):
     sizes = [face.size[0] for face in find_faces(np.zeros((200, 240), np.float32))]
     assert sizes == sorted(sizes, reverse=True)
     assert sizes[0] == 100
+
+
+def test_of_several_the_most_central_can_be_taken(finds):
+    finds((5, 100, 0.99), (75, 40, 0.95))
+    picture = LoadedImage(
+        np.zeros((80, 211), np.float32)
+    )  # the small face lies near the middle, and so in the mirror image
+    face, notes = DetectAlignment(Frame(), several="central").face(picture, "a.jpg")
+    assert face.size[0] == 40
+    assert notes == ("4 faces found, the most central taken",)
+
+
+@pytest.fixture
+def written(tmp_path):
+    """Writes a grey picture of a size, and gives it as a file."""
+
+    def write(name, height, width):
+        cv2.imwrite(str(tmp_path / name), np.full((height, width), 100, np.uint8))
+        return ImageFile(name, tmp_path / name, None)
+
+    return write
+
+
+def test_landmarks_of_files_are_the_points_that_alignment_uses(finds, written):
+    finds((61, 80, 0.95))
+    file, seen = written("a.png", 200, 201), []
+    ((name, found),) = find_landmarks([file], progress=lambda *at: seen.append(at))
+    assert (name, found.assumed, seen) == ("a.png", False, [(1, 1)])
+    np.testing.assert_array_equal(found.points, find_faces(load_image(file.path).grey)[0].points)
+
+
+def test_without_a_face_there_are_no_landmarks_or_those_of_an_aligned_picture(finds, written):
+    finds()
+    large, small, broken = written("a.png", 170, 140), written("b.png", 60, 140), written("c.png", 20, 20)
+    broken.path.write_bytes(b"no picture")
+    assert [name for name, _ in find_landmarks([large, small, broken])] == ["a.png", "b.png", "c.png"]
+    assert all(isinstance(found, str) for _, found in find_landmarks([large, small, broken]))
+    found = dict(find_landmarks([large, small, broken], no_face="aligned"))
+    assert found["b.png"].startswith("no face found")
+    assert isinstance(found["c.png"], str)
+    assert found["a.png"].assumed
+    picture = np.random.default_rng(0).random((170, 140), dtype=np.float32)
+    by_points = align_by_points(picture, found["a.png"].points, Frame())
+    np.testing.assert_allclose(by_points, central_crop(picture, Frame()), atol=1e-5)
 
 
 def test_doubtful_faces_do_not_count(finds):

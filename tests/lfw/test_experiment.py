@@ -11,8 +11,10 @@ from samekind.estimators import presets
 from samekind.estimators.use import as_learned_from, groups_with_mirror
 from samekind.evaluation import best_threshold, flip_free_distances
 from samekind.extraction import extract
+from samekind.images.align import Frame
 from samekind.images.extractor import Extractor
 from samekind.images.listing import list_images
+from samekind.images.load import load_image
 from samekind.images.regions import enumerate_regions, evenly_spaced, symmetric_subset
 from samekind.images.slbp import SoftLBP
 from samekind.lfw.experiment import Experiment
@@ -376,3 +378,21 @@ def test_a_damaged_record_of_settings_is_reported(lfw, tmp_path):
     (tmp_path / "view1" / "made-with.json").write_text("{")
     with pytest.raises(ValueError, match=r"made-with.json is damaged"):
         replace(lfw.experiment, work=tmp_path, store=lfw.store).view1()
+
+
+def test_landmarks_align_the_pictures_that_are_learned_from_and_compared(lfw, tmp_path):
+    """Points where aligned pictures have them leave all as it was; points elsewhere do not."""
+    frame = Frame()
+    files = list_images(lfw.images, labelled=True)
+    room = np.array(load_image(files[0].path).grey.shape[::-1]) - (frame.width, frame.height)
+    usual = {file.name: frame.places + room // 2 for file in files}
+    shifted = {name: points + 2 for name, points in usual.items()}
+
+    def distances(landmarks, name):
+        experiment = replace(lfw.experiment, work=tmp_path / name, families=("cov",), landmarks=landmarks)
+        experiment.view1()
+        return np.load(tmp_path / name / "view1" / "step2-cov.distances.npy")
+
+    plain = np.load(lfw.work / "view1" / "step2-cov.distances.npy")
+    np.testing.assert_allclose(distances(usual, "usual"), plain, rtol=2e-2, atol=2e-2 * plain.std())
+    assert np.corrcoef(distances(shifted, "shifted"), plain)[0, 1] < 0.999
