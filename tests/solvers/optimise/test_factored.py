@@ -32,15 +32,15 @@ def test_a_rank_too_small_grows_until_it_is_optimal(loss, rank, trace_bound):
     solution = minimise_factored(problem, first_columns(rank), max_rank=WIDTH, tol=1e-6, max_iter=2000)
     assert solution.certificate.optimal
     assert solution.converged
-    assert solution.L.shape[1] > rank
-    assert solution.certificate.rank == solution.L.shape[1]
+    assert solution.x.shape[1] > rank
+    assert solution.certificate.rank == solution.x.shape[1]
     assert solution.certificate.value == pytest.approx(best.value, rel=1e-6)
 
 
 @pytest.mark.parametrize("max_rank", [1, 2])
 def test_the_staircase_ends_at_max_rank(loss, max_rank):
     solution = minimise_factored(problem_of(loss), first_columns(1), max_rank=max_rank, tol=1e-6, max_iter=2000)
-    assert solution.L.shape == (WIDTH, max_rank)
+    assert solution.x.shape == (WIDTH, max_rank)
     assert not solution.certificate.optimal
     assert solution.converged
 
@@ -106,7 +106,7 @@ def test_coordinates_change_the_way_and_not_the_end(loss, trace_bound):
     assert plain.certificate.optimal
     assert other.certificate.optimal
     assert other.certificate.value == pytest.approx(plain.certificate.value, rel=2e-6)
-    assert not np.array_equal(other.L, plain.L)
+    assert not np.array_equal(other.x, plain.x)
 
 
 @pytest.mark.parametrize(("bound", "trace"), [(2.0, 2.0), (100.0, 8.0), (np.inf, 8.0)])
@@ -129,9 +129,9 @@ def test_without_a_certificate_it_is_the_staircase_of_one_rank(loss, rank, trace
     reference = minimise_factored(problem, first_columns(rank), max_rank=rank, **options)
     assert plain.certificate is None
     assert plain.converged
-    assert plain.L.shape == (WIDTH, rank)
-    assert np.vdot(plain.L, plain.L) <= trace_bound * (1 + 1e-12)
-    assert problem.value(plain.L @ plain.L.T) == pytest.approx(reference.certificate.value, rel=1e-5)
+    assert plain.x.shape == (WIDTH, rank)
+    assert np.vdot(plain.x, plain.x) <= trace_bound * (1 + 1e-12)
+    assert problem.value(plain.x @ plain.x.T) == pytest.approx(reference.certificate.value, rel=1e-5)
     assert plain.n_iter <= reference.n_iter
 
 
@@ -155,7 +155,7 @@ def test_without_a_certificate_running_out_is_said(loss, max_iter):
 
 
 def assert_same_solution(one, other):
-    assert one.L.tobytes() == other.L.tobytes()
+    assert one.x.tobytes() == other.x.tobytes()
     for name in ("certificate", "n_iter", "n_evaluations", "converged"):
         assert getattr(one, name) == getattr(other, name), name
 

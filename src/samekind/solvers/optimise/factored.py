@@ -11,16 +11,17 @@ follows from the state of its leg, so that a run can be resumed in the middle of
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 
 from samekind.checkpoint import Resumable
 from samekind.kernels.spectral import Matrix, estimated_gap, principal_axes
 from samekind.solvers.optimise import lbfgs
-from samekind.solvers.optimise.certificate import Certificate, ConvexMetricProblem, certify
+from samekind.solvers.optimise.certificate import Certificate, certify
 from samekind.solvers.optimise.preconditioner import Preconditioner
-from samekind.solvers.optimise.projected import Progress
+from samekind.solvers.optimise.problem import FactoredProblem
+from samekind.solvers.optimise.projected import Progress, Solution
 from samekind.solvers.optimise.within_class import WithinClassWhitening
 
 Leg: TypeAlias = Literal["free", "sphere", "inside"]
@@ -31,20 +32,6 @@ MAX_SHORTENINGS = 20
 # Columns are dropped when their squared length, relative to that of the longest, is below:
 WITHOUT_LENGTH = 1e-12  # between two legs
 NEGLIGIBLE = 1e-3  # to make place for columns along which f falls
-
-
-class FactoredProblem(ConvexMetricProblem, Protocol):
-    def factored_value_and_gradient(self, L: Matrix) -> tuple[float, Matrix]: ...
-
-
-@dataclass(frozen=True)
-class FactoredSolution:
-    L: Matrix  # columns by falling length
-    certificate: Certificate | None  # where one was asked for
-    n_iter: int
-    n_evaluations: int
-    converged: bool
-    scale: float | None  # of the last run, for a similar problem
 
 
 @dataclass(frozen=True)
@@ -83,7 +70,7 @@ def minimise_factored(
     scale: float | None = None,
     coordinates: WithinClassWhitening | None = None,
     preconditioner: Preconditioner | None = None,
-) -> FactoredSolution:
+) -> Solution:
     """From L0, up the staircase to `max_rank` columns or to a relative gap of `tol`.
 
     `certified=False` stays at the rank of L0 and ends where L is stationary. `scale` is that of a similar problem's
@@ -99,7 +86,7 @@ def minimise_factored(
         L = principal_axes(within_trace(descent.factor(now), problem.trace_bound), WITHOUT_LENGTH)
         if not certified:
             converged = not descent.over(now)
-            return FactoredSolution(L, None, now.n_iter, now.n_evaluations, converged, now.run.scale)
+            return Solution(L, now.run.value, np.inf, now.n_iter, now.n_evaluations, converged, now.run.scale)
         evaluation = problem.value_and_gradient(L @ L.T)
         certificate, falling = certify(problem, L @ L.T, L.shape[1], tol, known=evaluation)
         optimal = certificate.optimal or _nearly_optimal(certificate, L @ L.T, evaluation[1], preconditioner)
@@ -112,14 +99,9 @@ def minimise_factored(
             now = descent.restarted(replace(now, tightenings=now.tightenings + 1), L)
         else:
             break
-    return FactoredSolution(
-        L,
-        certificate,
-        now.n_iter,
-        now.n_evaluations,
-        converged=optimal or not (descent.over(now) or may_be_optimal),
-        scale=now.run.scale,
-    )
+    converged = optimal or not (descent.over(now) or may_be_optimal)
+    value, gap = certificate.value, certificate.gap
+    return Solution(L, value, gap, now.n_iter, now.n_evaluations, converged, now.run.scale, certificate)
 
 
 def _nearly_optimal(certificate: Certificate, A: Matrix, G: Matrix, by: Preconditioner | None) -> bool:

@@ -14,7 +14,7 @@ import numpy as np
 from samekind.compute.sources import PresentDistances
 from samekind.objective import Weights
 from samekind.solvers.optimise import projected
-from samekind.solvers.optimise.projected import Point
+from samekind.solvers.optimise.problem import Point
 from samekind.solvers.selection.blocks import BlockProblem
 from samekind.solvers.selection.site import SelectionSite
 
@@ -155,7 +155,7 @@ class SampledBlocks(BlockSolver):
             curvature=self.curvature,
             observe=lambda now: now.gap <= self.options.negligible_gap * (value - now.value),
         )
-        self.curvature = solution.curvature
+        self.curvature = solution.hint
         return solution
 
     def _converged(self, solution: projected.Solution, start: float) -> bool:

@@ -11,7 +11,8 @@ from samekind.kernels.spectral import RANK_SHARE, Matrix, estimated_gap, leading
 from samekind.kernels.types import Array
 from samekind.objective import Distances, Objective, Weights
 from samekind.solvers.optimise.preconditioner import Preconditioner
-from samekind.solvers.optimise.projected import PairsProblem, Point, strongly_convex_bound
+from samekind.solvers.optimise.problem import Point
+from samekind.solvers.optimise.projected import PairsProblem, strongly_convex_bound
 from samekind.solvers.selection.site import BlockDistances, BlockGradient, Present, ScaledPresent, block_gradient
 
 CHANGE = 0.1  # step in alpha of the central difference: far above the rounding of f

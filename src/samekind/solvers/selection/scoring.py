@@ -12,7 +12,7 @@ from samekind.kernels.sketch import SketchedLaplacian
 from samekind.kernels.spectral import Matrix, Norm, block_scores
 from samekind.kernels.types import IntArray
 from samekind.objective import Objective, Weights
-from samekind.solvers.optimise.projected import Point
+from samekind.solvers.optimise.problem import Point
 from samekind.solvers.selection.blocks import BlockMetric
 from samekind.solvers.selection.site import GroupBlocks, SelectionSite, site_of
 from samekind.store import FeatureStore

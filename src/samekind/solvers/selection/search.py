@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from samekind.kernels.sketch import Range, SketchedLaplacian, Split, SplitForm
 from samekind.kernels.types import IntArray, Samples
 from samekind.objective import Weights
-from samekind.solvers.optimise.projected import Point
+from samekind.solvers.optimise.problem import Point
 from samekind.solvers.selection.blocks import BlockMetric
 from samekind.solvers.selection.scoring import Scoring
 from samekind.solvers.selection.site import SketchForm
