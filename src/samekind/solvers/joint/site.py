@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from samekind.compute.site import Recipe, Share, Site
+from samekind.compute.site import Share, Site
 from samekind.compute.sources import FactoredDistances
 from samekind.kernels.laplacian import GramForm, ProductForm
 from samekind.kernels.spectral import Matrix
@@ -44,39 +44,24 @@ def product(objective: Objective, Z: Array, M: Matrix) -> Array:
     return np.concatenate(list(objective.over_blocks(lambda rows: Z[rows] @ M)))
 
 
-@dataclass(frozen=True, eq=False)
-class Quadratic(Recipe):
+# -- what recipes make here ------------------------------------------------------------------------------------------
+
+
+def quadratic(site: JointSite, leaves: Share, A: Matrix) -> FactoredDistances:
     """D(A; Z)"""
-
-    A: Matrix
-
-    def open(self, site: JointSite, leaves: Share) -> FactoredDistances:
-        return FactoredDistances.quadratic(site.Z, site.times(self.A))
+    return FactoredDistances.quadratic(site.Z, site.times(A))
 
 
-@dataclass(frozen=True, eq=False)
-class Euclidean(Recipe):
+def euclidean(site: JointSite, leaves: Share, L: Matrix) -> FactoredDistances:
     """D(L L^T; Z)"""
-
-    L: Matrix
-
-    def open(self, site: JointSite, leaves: Share) -> FactoredDistances:
-        return FactoredDistances.euclidean(site.times(self.L))
+    return FactoredDistances.euclidean(site.times(L))
 
 
-@dataclass(frozen=True)
-class GramOfFeatures(Recipe):
+def gram_of_features(site: JointSite, leaves: Share) -> GramForm:
     """The gradient by A."""
-
-    def open(self, site: JointSite, leaves: Share) -> GramForm:
-        return GramForm(site.Z)
+    return GramForm(site.Z)
 
 
-@dataclass(frozen=True, eq=False)
-class LaplacianOfCodes(Recipe):
+def laplacian_of_codes(site: JointSite, leaves: Share, L: Matrix) -> ProductForm:
     """`(S - W - W^T) Z L`"""
-
-    L: Matrix
-
-    def open(self, site: JointSite, leaves: Share) -> ProductForm:
-        return ProductForm(site.times(self.L))
+    return ProductForm(site.times(L))

@@ -4,16 +4,16 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from samekind.compute.present import scaled
 from samekind.compute.site import Recipe
-from samekind.compute.sources import FactoredDistances, Scaled, ScaledSum, TileSource
+from samekind.compute.sources import Scaled
 from samekind.kernels.laplacian import InnerForm
 from samekind.kernels.spectral import RANK_SHARE, Matrix, estimated_gap, leading_factor, project_psd, spreads_along
-from samekind.kernels.types import Array
 from samekind.objective import Distances, Objective, Weights
 from samekind.solvers.optimise.preconditioner import Preconditioner
 from samekind.solvers.optimise.problem import Point
 from samekind.solvers.optimise.projected import PairsProblem, strongly_convex_bound
-from samekind.solvers.selection.site import BlockDistances, BlockGradient, Present, ScaledPresent, block_gradient
+from samekind.solvers.selection.site import block_distances, block_gradient, group_distances, group_gradient
 
 CHANGE = 0.1  # step in alpha of the central difference: far above the rounding of f
 
@@ -103,23 +103,15 @@ class BlockProblem(PairsProblem):
         along = estimated_gap(x[:1, np.newaxis], gradient[:1, np.newaxis]) if self.scale else 0.0
         return along + estimated_gap(self._matrix(x), self._matrix(gradient))
 
-    def distances(self, alpha: float, A: Matrix) -> ScaledSum | BlockDistances:
-        if isinstance(self.present, Present):
-            assert self.group is not None
-            return BlockDistances(self.present.n_steps, self.group, alpha, A)
-        own = FactoredDistances.quadratic(self.Z, self.Z @ A.astype(self.Z.dtype))
-        return ScaledSum(alpha, self._present, own)
+    def distances(self, alpha: float, A: Matrix) -> Distances:
+        if isinstance(self.present, Recipe):
+            return Recipe(group_distances, self.group, self.present, alpha, A)
+        return block_distances(self.Z, self.present, alpha, A)
 
-    def _form(self) -> InnerForm | BlockGradient:
-        if isinstance(self.present, Present):
-            assert self.group is not None
-            return BlockGradient(self.group)
-        return block_gradient(self.Z, self._present)
-
-    @property
-    def _present(self) -> TileSource[Array]:
-        assert not isinstance(self.present, Recipe)
-        return self.present
+    def _form(self) -> InnerForm | Recipe:
+        if isinstance(self.present, Recipe):
+            return Recipe(group_gradient, self.group)
+        return block_gradient(self.Z, self.present)
 
     def _gradient(self, alpha: float, A: Matrix, G: Matrix, slope: float) -> Point:
         """The gradient of f, from that of the loss by A_k and by alpha."""
@@ -142,15 +134,13 @@ class BlockProblem(PairsProblem):
 
 def curvature_by_scale(objective: Objective, present: Distances) -> float:
     """The second derivative of `loss(alpha D0)` at alpha = 1, D0 being the present distances: a central difference."""
-    below, at, above = (objective.value(_scaled(1 + change, present)) for change in (-CHANGE, 0.0, CHANGE))
-    return max(0.0, (below - 2 * at + above) / CHANGE**2)
 
+    def value(alpha: float) -> float:
+        if isinstance(present, Recipe):
+            return objective.value(Recipe(scaled, present, alpha))
+        return objective.value(Scaled(alpha, present))
 
-def _scaled(alpha: float, present: Distances) -> Distances:
-    if isinstance(present, Present):
-        return ScaledPresent(present.n_steps, alpha)
-    assert not isinstance(present, Recipe)
-    return Scaled(alpha, present)
+    return max(0.0, (value(1 - CHANGE) - 2 * value(1.0) + value(1 + CHANGE)) / CHANGE**2)
 
 
 @dataclass

@@ -8,13 +8,14 @@ from itertools import groupby
 
 import numpy as np
 
+from samekind.compute.site import Recipe
 from samekind.kernels.sketch import SketchedLaplacian
 from samekind.kernels.spectral import Matrix, Norm, block_scores
 from samekind.kernels.types import IntArray
 from samekind.objective import Objective, Weights
 from samekind.solvers.optimise.problem import Point
 from samekind.solvers.selection.blocks import BlockMetric
-from samekind.solvers.selection.site import GroupBlocks, SelectionSite, site_of
+from samekind.solvers.selection.site import SelectionSite, gradients_of_groups, site_of
 from samekind.store import FeatureStore
 from samekind.store.base import batches
 from samekind.store.scan import Sources
@@ -54,7 +55,7 @@ class Scoring:
         sizes, penalty = self.store.group_sizes, self._penalty(groups, metric)
         for batch in batches([int(sizes[k]) for k in groups], self.store.widest_panel):
             chosen = [int(groups[at]) for at in batch]
-            gradients: list[Matrix] = weights.into(GroupBlocks(chosen))[1]
+            gradients: list[Matrix] = weights.into(Recipe(gradients_of_groups, chosen))[1]
             for _, run in groupby(zip(chosen, gradients, strict=True), lambda each: len(each[1])):
                 numbers, G = zip(*run, strict=True)
                 scores += penalty.scores(numbers, np.stack(G)).tolist()

@@ -16,13 +16,14 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from samekind.compute.site import Recipe
 from samekind.kernels.sketch import Range, SketchedLaplacian, Split, SplitForm
-from samekind.kernels.types import IntArray, Samples
+from samekind.kernels.types import IntArray
 from samekind.objective import Weights
 from samekind.solvers.optimise.problem import Point
 from samekind.solvers.selection.blocks import BlockMetric
 from samekind.solvers.selection.scoring import Scoring
-from samekind.solvers.selection.site import SketchForm
+from samekind.solvers.selection.site import split_laplacian
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,6 @@ class LazySearch(Search):
         self.scores: Point | None = None  # sketched, of each group the last known one
         self.loss = np.inf  # when all groups were sketched last
         self.range: Range | None = None
-        self.layout = scoring.site.layout
 
     def best(self, weights: Weights, metric: BlockMetric, n_rounds: int, *, of_all: bool = False) -> Choice:
         if of_all:
@@ -144,20 +144,17 @@ class LazySearch(Search):
 
     def _sketch(self, weights: Weights, n_rounds: int) -> tuple[float, SketchedLaplacian]:
         """The value of the loss, and a sketch of its weights."""
-        objective, rank = self.scoring.objective, self.options.rank
+        site, rank = self.scoring.site, self.options.rank
         rng = np.random.RandomState([self.seed, n_rounds])
         loss = 0.0
-
-        def same(rows: Samples, cols: Samples) -> tuple[IntArray, IntArray]:
-            return objective.relation.tile(rows, cols).same
 
         def into(form: SplitForm) -> Split:
             nonlocal loss
             split: Split
-            loss, split = weights.into(SketchForm(form.Y))
+            loss, split = weights.into(Recipe(split_laplacian, form.Y))
             return split
 
         if self.range is None:
-            self.range = Range.first(self.layout.n_samples, rank, rng)
-        laplacian, self.range = self.range.sketch(into, self.layout, same, rank, rng)
+            self.range = Range.first(site.layout.n_samples, rank, rng)
+        laplacian, self.range = self.range.sketch(into, site.layout, site.same, rank, rng)
         return loss, laplacian
