@@ -62,7 +62,7 @@ def state_after(loss, n_steps, *, room=cases.PLENTY, dtype=np.float64, spread=1.
 
 def group_scores(state, objective, groups, norm="frobenius"):
     scoring = Scoring(SelectionSite(objective, state.store, cases.PLENTY), RIDGE, norm)
-    return scoring.exact(scoring.objective.weights(state.present).kept(), groups, state.metric)
+    return scoring.exact(scoring.site.objective.weights(state.present).kept(), groups, state.metric)
 
 
 def whole_matrix(metric, groups, n_features):

@@ -53,7 +53,14 @@ def select_groups(
     """Algorithm 1 from A = 0, or from a state that `keep` was given."""
     groups = sorted(range(len(store.group_sizes)) if candidates is None else candidates)
     selection = _Selection.begun(objective, store, options)
-    search, solver = _search(selection, groups, options), _block_solver(selection, options)
+    scoring, most = Scoring(selection.site, options.ridge, options.norm), options.max_groups
+    exhaustive = ExactSearch(scoring, groups)
+    search: Search = exhaustive
+    solver: BlockSolver = ExactBlocks(options.tol, options.max_iter)
+    if options.search == "fast":
+        search = LazySearch(scoring, groups, options.seed, options.lazy)
+        if not selection.objective.is_sample:
+            solver = SampledBlocks(selection.site, options.tol, options.max_iter, options.seed, options.samples)
     state = SelectionState(value=selection.value())
     if resume is not None:
         selection.replay(resume.steps)
@@ -63,18 +70,18 @@ def select_groups(
         state = resume if same_rows else replace(resume, value=selection.value())
     weights: Weights | None = None
     while not state.stopped_because:
-        n_rounds, most = len(state.steps), options.max_groups
+        n_rounds = len(state.steps)
         if n_rounds >= most:
             state = replace(state, stopped_because=f"max_groups={most} rounds done")
             keep(state)
             break
         weights = selection.objective.weights(selection.site.distances()).kept(over=weights)
-        for of_all in (False, True):
-            choice = search.best(weights, selection.metric, n_rounds, of_all=of_all)
+        for finder in (search, exhaustive):
+            choice = finder.best(weights, selection.metric, n_rounds)
             problem = selection.problem(choice.group)
             solved = solver.solve(problem, state.value, weights, n_rounds)
             falls = choice.score > 0 and solved.value < state.value * (1 - problem.rounding)
-            if falls or choice.of_all:
+            if falls or finder is exhaustive:
                 break
         if not falls:
             reason = f"no group lowers the objective any more, after {n_rounds} rounds of max_groups={most}"
@@ -91,21 +98,6 @@ def select_groups(
             state = replace(state, stopped_because=f"stopped by the callback after {n_rounds + 1} rounds")
     value, _ = selection.over_all_rows(state.value)
     return SelectionResult(selection.metric, value, len(state.steps), state.stopped_because)
-
-
-def _search(selection: _Selection, groups: list[int], options: SelectionOptions) -> Search:
-    """The search of line 4."""
-    scoring = Scoring(selection.site, options.ridge, options.norm)
-    if options.search == "fast":
-        return LazySearch(scoring, groups, options.seed, options.lazy)
-    return ExactSearch(scoring, groups)
-
-
-def _block_solver(selection: _Selection, options: SelectionOptions) -> BlockSolver:
-    """The solver of line 5."""
-    if options.search == "fast" and not selection.objective.is_sample:
-        return SampledBlocks(selection.site, options.tol, options.max_iter, options.seed, options.samples)
-    return ExactBlocks(options.tol, options.max_iter)
 
 
 def _event(
@@ -128,9 +120,8 @@ class _Selection:
     """
 
     site: SelectionSite
-    ridge: float
+    options: SelectionOptions
     held_out: SelectionSite | None = None
-    samples: SampleOptions = field(default_factory=SampleOptions)
     metric: BlockMetric = field(default_factory=BlockMetric)
 
     @classmethod
@@ -142,8 +133,7 @@ class _Selection:
         if held_out is not None:
             share = int(room * options.held_out_share)
             room, site = room - share, SelectionSite(held_out, store, share)
-        samples = options.samples or SampleOptions()
-        return cls(SelectionSite(objective, store, room), options.ridge, site, samples)
+        return cls(SelectionSite(objective, store, room), options, site)
 
     @property
     def objective(self) -> Objective:
@@ -151,7 +141,10 @@ class _Selection:
 
     def value(self) -> float:
         """f of the metric as it is."""
-        return self.objective.value(self.site.distances()) + self.ridge / 2 * self.metric.norm() ** 2
+        return self.objective.value(self.site.distances()) + self._penalty()
+
+    def _penalty(self) -> float:
+        return self.options.ridge / 2 * self.metric.norm() ** 2
 
     def over_all_rows(self, value: float) -> tuple[float, dict[str, Any]]:
         """f over all rows, estimated from its value for the rows learned from, and details with the standard error."""
@@ -161,7 +154,7 @@ class _Selection:
         if self.held_out is None:  # every row is an anchor
             return value, details | {"estimated_error": 0.0}
         estimates = self.held_out.objective.batch_values(self.held_out.distances())
-        estimates += self.ridge / 2 * self.metric.norm() ** 2
+        estimates += self._penalty()
         details |= {"objective_on_anchors": value, "estimated_error": standard_error(estimates)}
         return float(estimates.mean()), details
 
@@ -172,11 +165,11 @@ class _Selection:
         return BlockProblem(
             self.objective,
             Z,
-            self.ridge,
+            self.options.ridge,
             self.site.distances(),
             self.metric.norm(),
             block,
-            Preconditioner.of(Z, self.objective.relation.class_sizes, self.ridge),
+            Preconditioner.of(Z, self.objective.relation.class_sizes, self.options.ridge),
             self._curvature_by_scale(),
             group=k,
         )
@@ -185,10 +178,11 @@ class _Selection:
         """The curvature of the loss by alpha; from a sample of many rows, as the order of magnitude is enough."""
         if not self.metric.blocks:
             return 0.0
-        if self.objective.is_sample or self.objective.n_candidates <= self.samples.first:
+        samples = self.options.samples or SampleOptions()
+        if self.objective.is_sample or self.objective.n_candidates <= samples.first:
             return curvature_by_scale(self.objective, self.site.distances())
         rng = np.random.RandomState(len(self.metric.blocks))
-        sample = self.objective.sampled_pairs(self.samples.smallest, rng)
+        sample = self.objective.sampled_pairs(samples.smallest, rng)
         return curvature_by_scale(sample, self.site.on(sample.plan))
 
     def take(self, step: Step, Z: NDArray[Any]) -> None:

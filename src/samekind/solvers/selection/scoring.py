@@ -11,17 +11,11 @@ import numpy as np
 from samekind.compute.site import Recipe
 from samekind.kernels.sketch import SketchedLaplacian
 from samekind.kernels.spectral import Matrix, Norm, block_scores
-from samekind.kernels.types import IntArray
 from samekind.objective import Objective, Weights
 from samekind.solvers.optimise.problem import Point
 from samekind.solvers.selection.blocks import BlockMetric
 from samekind.solvers.selection.site import SelectionSite, gradients_of_groups, site_of
-from samekind.store import FeatureStore
 from samekind.store.base import batches
-from samekind.store.scan import Sources
-
-BATCH_GROUPS, BATCH_BYTES = 16, 2**25  # groups that a thread sketches at once, and the bytes they may take
-FEWEST_BATCHES = 2  # however few the groups; the same for any number of threads
 
 
 @dataclass(frozen=True)
@@ -33,27 +27,15 @@ class Scoring:
     norm: Norm
 
     @property
-    def objective(self) -> Objective:
-        return self.site.objective
-
-    @property
-    def store(self) -> FeatureStore:
-        return self.site.store
-
-    @property
-    def rows(self) -> IntArray:
-        return self.site.rows
-
-    @property
     def rounding(self) -> float:
         """Relative differences of scores up to this are rounding errors."""
-        return float(10 * np.finfo(self.objective.dtype).eps)
+        return float(10 * np.finfo(self.site.objective.dtype).eps)
 
     def exact(self, weights: Weights, groups: Sequence[int], metric: BlockMetric) -> Point:
         """Scores over all pairs, at a cost of N^2 d for a group of d columns."""
         scores: list[float] = []
-        sizes, penalty = self.store.group_sizes, self._penalty(groups, metric)
-        for batch in batches([int(sizes[k]) for k in groups], self.store.widest_panel):
+        sizes, penalty = self.site.store.group_sizes, self._penalty(groups, metric)
+        for batch in batches([int(sizes[k]) for k in groups], self.site.store.widest_panel):
             chosen = [int(groups[at]) for at in batch]
             gradients: list[Matrix] = weights.into(Recipe(gradients_of_groups, chosen))[1]
             for _, run in groupby(zip(chosen, gradients, strict=True), lambda each: len(each[1])):
@@ -64,7 +46,7 @@ class Scoring:
     def sketched(self, laplacian: SketchedLaplacian, groups: Sequence[int], metric: BlockMetric) -> Point:
         """Scores from a sketch of the weights, at a cost of N d^2 for a group of d columns."""
         scores, penalty = np.zeros(len(groups)), self._penalty(groups, metric)
-        parts = self.objective.executor.over_groups(self.site, sketched_on, groups, laplacian, penalty)
+        parts = self.site.objective.executor.over_groups(self.site, sketched_on, groups, laplacian, penalty)
         for at, made in parts:
             scores[at] = made
         return scores
@@ -99,11 +81,5 @@ def sketched_on(objective: Objective, groups: Sequence[int], laplacian: Sketched
         stack = sources.of(batch)
         return penalty.scores(batch, stack.mapped(laplacian.blocks(stack.Z)))
 
-    parts = list(objective.executor.map(of_batch, _batches(groups, sources)))
+    parts = list(objective.executor.map(of_batch, sources.batches(groups)))
     return np.concatenate(parts) if parts else np.zeros(0)
-
-
-def _batches(groups: Sequence[int], sources: Sources) -> list[Sequence[int]]:
-    share = max(1, -(-len(groups) // FEWEST_BATCHES))
-    n = min(BATCH_GROUPS, max(1, BATCH_BYTES // sources.largest), share)
-    return [groups[start : start + n] for start in range(0, len(groups), n)]

@@ -30,16 +30,12 @@ from samekind.solvers.selection.site import split_laplacian
 class Choice:
     group: int
     score: float  # exact
-    of_all: bool = False  # by exact scores of all groups
     details: dict[str, Any] = field(default_factory=dict)
 
 
 class Search(Protocol):
-    def best(self, weights: Weights, metric: BlockMetric, n_rounds: int, *, of_all: bool = False) -> Choice:
-        """The group with the highest score, the weights being those of the metric's distances.
-
-        `of_all`: by exact scores of all groups, before it is said that none lowers f.
-        """
+    def best(self, weights: Weights, metric: BlockMetric, n_rounds: int) -> Choice:
+        """The group with the highest score, the weights being those of the metric's distances."""
         ...
 
     def memory(self) -> dict[str, NDArray[Any]]:
@@ -58,10 +54,10 @@ class ExactSearch(Search):
         self.scoring = scoring
         self.groups = groups
 
-    def best(self, weights: Weights, metric: BlockMetric, n_rounds: int, *, of_all: bool = False) -> Choice:
+    def best(self, weights: Weights, metric: BlockMetric, n_rounds: int) -> Choice:
         scores = self.scoring.exact(weights, self.groups, metric)
         best = first_of_best(scores, self.scoring.rounding)
-        return Choice(self.groups[best], float(scores[best]), of_all=True)
+        return Choice(self.groups[best], float(scores[best]))
 
 
 def first_of_best(scores: Point, rounding: float) -> int:
@@ -100,9 +96,7 @@ class LazySearch(Search):
         self.loss = np.inf  # when all groups were sketched last
         self.range: Range | None = None
 
-    def best(self, weights: Weights, metric: BlockMetric, n_rounds: int, *, of_all: bool = False) -> Choice:
-        if of_all:
-            return ExactSearch(self.scoring, self.groups.tolist()).best(weights, metric, n_rounds)
+    def best(self, weights: Weights, metric: BlockMetric, n_rounds: int) -> Choice:
         loss, laplacian = self._sketch(weights, n_rounds)
         candidates = self._candidates(loss, n_rounds)
         scores = self.scoring.sketched(laplacian, self.groups[candidates].tolist(), metric)
