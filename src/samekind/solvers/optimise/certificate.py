@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from samekind.kernels.spectral import Matrix, eigh
-from samekind.solvers.optimise.problem import ConvexMetricProblem
+from samekind.solvers.optimise.problem import MetricProblem
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Certificate:
 
 
 def certify(
-    problem: ConvexMetricProblem,
+    problem: MetricProblem,
     A: Matrix,
     rank: int,
     tol: float,

@@ -38,12 +38,12 @@ class ProjectedProblem(Protocol):
         ...
 
 
-class ConvexMetricProblem(ProjectedProblem, Protocol):
+class MetricProblem(ProjectedProblem, Protocol):
     """min f(A) over A >= 0, tr A <= trace_bound."""
 
     @property
     def trace_bound(self) -> float: ...
 
-
-class FactoredProblem(ConvexMetricProblem, Protocol):
-    def factored_value_and_gradient(self, L: Matrix) -> tuple[float, Matrix]: ...
+    def factored_value_and_gradient(self, L: Matrix) -> tuple[float, Matrix]:
+        """f(L L^T), and its gradient by L."""
+        ...

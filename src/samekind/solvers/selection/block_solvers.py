@@ -67,26 +67,22 @@ class SampleOptions:
     generous: float = 0.9  # if more, half as large
 
 
+@dataclass
 class SampledBlocks(BlockSolver):
     """On a gradient-corrected sample of the pairs, drawn anew in each round.
 
     Where the sample's noise costs much of f, its gradient is corrected again at the solution, and the solve continues.
     """
 
-    def __init__(
-        self,
-        present: PresentDistances | SelectionSite,
-        tol: float,
-        max_iter: int,
-        seed: int,
-        options: SampleOptions | None = None,
-    ):
-        self.present = present
-        self.tol, self.max_iter = tol, max_iter
-        self.seed = seed
-        self.options = options or SampleOptions()
+    present: PresentDistances | SelectionSite
+    tol: float
+    max_iter: int
+    seed: int
+    options: SampleOptions = SampleOptions()
+    curvature: float | None = None  # where the last solve ended
+
+    def __post_init__(self) -> None:
         self.n_samples = self.options.first
-        self.curvature: float | None = None
 
     def solve(self, problem: BlockProblem, value: float, weights: Weights, n_rounds: int) -> Solved:
         while 2 * self.n_samples < problem.objective.n_candidates:

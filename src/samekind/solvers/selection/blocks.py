@@ -172,21 +172,14 @@ class BlockMetric:
 
         Blocks of rank 0 are left out.
         """
-        whole = self._whole
-        squares = {k: (L**2).sum(axis=0) for k, L in whole.items()}
-        spreads = {k: spreads_along(L, self.scatters[k]) for k, L in whole.items() if k in self.scatters}
-        floors = [RANK_SHARE * _largest(of) for of in (squares, spreads)]
-        factors = {}
-        for k, L in whole.items():
-            kept = squares[k] > floors[0]
-            if k in spreads:
-                kept |= spreads[k] > floors[1]
-            factors[k] = L[:, kept]
-        return {k: L for k, L in factors.items() if L.shape[1]}
+        squares = {k: (L**2).sum(axis=0) for k, L in self._whole.items()}
+        spreads = {k: spreads_along(L, self.scatters.get(k, np.eye(len(L)))) for k, L in self._whole.items()}
+        shortest, narrowest = (
+            RANK_SHARE * max((float(each.max(initial=0)) for each in of.values()), default=0.0)
+            for of in (squares, spreads)
+        )
+        kept = {k: L[:, (squares[k] > shortest) | (spreads[k] > narrowest)] for k, L in self._whole.items()}
+        return {k: L for k, L in kept.items() if L.shape[1]}
 
     def rank(self) -> int:
         return sum(L.shape[1] for L in self.factors().values())
-
-
-def _largest(by_group: dict[int, Point]) -> float:
-    return max((float(numbers.max(initial=0)) for numbers in by_group.values()), default=0.0)

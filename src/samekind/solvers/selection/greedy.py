@@ -34,8 +34,8 @@ class SelectionOptions:
     tol: float = 1e-3  # of each round's block
     max_iter: int = 500
     seed: int = 0
-    lazy: LazyOptions | None = None  # None: the defaults
-    samples: SampleOptions | None = None
+    lazy: LazyOptions = field(default_factory=LazyOptions)
+    samples: SampleOptions = field(default_factory=SampleOptions)
     fewest_anchors: int = 256  # where the distances of all pairs do not fit into memory
     held_out_share: float = 0.25  # of the anchors and their memory: not learned from, f is estimated on them
 
@@ -126,14 +126,20 @@ class _Selection:
 
     @classmethod
     def begun(cls, objective: Objective, store: FeatureStore, options: SelectionOptions) -> _Selection:
-        """The selection at A = 0."""
-        room, held_out, site = objective.memory.present, None, None
-        if options.search == "fast":
-            objective, held_out = _fitting(objective, room, options)
-        if held_out is not None:
-            share = int(room * options.held_out_share)
-            room, site = room - share, SelectionSite(held_out, store, share)
-        return cls(SelectionSite(objective, store, room), options, site)
+        """The selection at A = 0; `search="exact"` makes distances that do not fit anew, whenever it needs them."""
+        room, itemsize = objective.memory.present, np.dtype(objective.dtype).itemsize
+        if options.search == "exact" or sum(tile.size for tile in objective.plan.tiles()) * itemsize <= room:
+            return cls(SelectionSite(objective, store, room), options)
+        fitting = room // (itemsize * objective.relation.n_samples)
+        n_held_out = max(options.fewest_anchors, int(fitting * options.held_out_share))
+        n_learned = max(options.fewest_anchors, fitting - n_held_out)
+        learned = objective.sampled(n_learned, np.random.RandomState([options.seed]))
+        left = objective.n_candidates - learned.n_anchors
+        if left < 2:  # every row is an anchor
+            return cls(SelectionSite(learned, store, room), options)
+        rng, share = np.random.RandomState([options.seed, 1]), int(room * options.held_out_share)
+        held_out = objective.sampled(min(n_held_out, left), rng, learned.anchors)
+        return cls(SelectionSite(learned, store, room - share), options, SelectionSite(held_out, store, share))
 
     @property
     def objective(self) -> Objective:
@@ -178,7 +184,7 @@ class _Selection:
         """The curvature of the loss by alpha; from a sample of many rows, as the order of magnitude is enough."""
         if not self.metric.blocks:
             return 0.0
-        samples = self.options.samples or SampleOptions()
+        samples = self.options.samples
         if self.objective.is_sample or self.objective.n_candidates <= samples.first:
             return curvature_by_scale(self.objective, self.site.distances())
         rng = np.random.RandomState(len(self.metric.blocks))
@@ -196,21 +202,3 @@ class _Selection:
         """Take the steps one by one, in their order, so that all sums are the same to the last digit."""
         for step in steps:
             self.take(step, self.site.features(step.group))
-
-
-def _fitting(objective: Objective, room: int, options: SelectionOptions) -> tuple[Objective, Objective | None]:
-    """The objective itself if the distances of all its pairs fit into `room` bytes, else a sample of anchors that fits.
-
-    With a sample comes a second one, of other anchors, to estimate f on; None if there are no others.
-    """
-    itemsize = np.dtype(objective.dtype).itemsize
-    if sum(tile.size for tile in objective.plan.tiles()) * itemsize <= room:
-        return objective, None
-    fitting = room // (itemsize * objective.relation.n_samples)
-    n_held_out = max(options.fewest_anchors, int(fitting * options.held_out_share))
-    n_learned = max(options.fewest_anchors, fitting - n_held_out)
-    learned = objective.sampled(n_learned, np.random.RandomState([options.seed]))
-    left = objective.n_candidates - learned.n_anchors
-    if left < 2:
-        return learned, None
-    return learned, objective.sampled(min(n_held_out, left), np.random.RandomState([options.seed, 1]), learned.anchors)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from samekind.compute.site import Recipe
-from samekind.kernels.sketch import Range, SketchedLaplacian, Split, SplitForm
+from samekind.kernels.sketch import Range, SketchedLaplacian, Split
 from samekind.kernels.types import IntArray
 from samekind.objective import Weights
 from samekind.solvers.optimise.problem import Point
@@ -47,12 +47,12 @@ class Search(Protocol):
         return None
 
 
+@dataclass(frozen=True)
 class ExactSearch(Search):
     """All groups exactly, in every round: the paper's line 4."""
 
-    def __init__(self, scoring: Scoring, groups: Sequence[int]):
-        self.scoring = scoring
-        self.groups = groups
+    scoring: Scoring
+    groups: Sequence[int]
 
     def best(self, weights: Weights, metric: BlockMetric, n_rounds: int) -> Choice:
         scores = self.scoring.exact(weights, self.groups, metric)
@@ -138,17 +138,10 @@ class LazySearch(Search):
 
     def _sketch(self, weights: Weights, n_rounds: int) -> tuple[float, SketchedLaplacian]:
         """The value of the loss, and a sketch of its weights."""
-        site, rank = self.scoring.site, self.options.rank
+        layout, rank = self.scoring.site.layout, self.options.rank
         rng = np.random.RandomState([self.seed, n_rounds])
-        loss = 0.0
-
-        def into(form: SplitForm) -> Split:
-            nonlocal loss
-            split: Split
-            loss, split = weights.into(Recipe(split_laplacian, form.Y))
-            return split
-
-        if self.range is None:
-            self.range = Range.first(site.layout.n_samples, rank, rng)
-        laplacian, self.range = self.range.sketch(into, site.layout, site.same, rank, rng)
-        return loss, laplacian
+        directions = self.range or Range.first(layout.n_samples, rank, rng)
+        Y = directions.with_probes(rank, rng)
+        made: tuple[float, Split] = weights.into(Recipe(split_laplacian, Y))
+        laplacian, self.range = directions.sketch(made[1], Y, layout, rank)
+        return made[0], laplacian

@@ -64,10 +64,6 @@ class SelectionSite(PresentSite):
         Z = self.features(step.group)
         return step.alpha, Z @ leading_factor(step.A, share=0.0).astype(Z.dtype)
 
-    def same(self, rows: Samples, cols: Samples) -> tuple[IntArray, IntArray]:
-        """The pairs of one class in a tile."""
-        return self.objective.relation.tile(rows, cols).same
-
 
 def site_of(objective: Objective) -> SelectionSite:
     assert isinstance(objective.site, SelectionSite)
@@ -111,4 +107,8 @@ def gradients_of_groups(site: SelectionSite, leaves: Share, groups: Sequence[int
 
 def split_laplacian(site: SelectionSite, leaves: Share, Y: Array) -> SplitForm:
     """The parts of the Laplacian, the smooth one times Y (N, r)."""
-    return SplitForm(Y, site.layout, site.same)
+
+    def same(rows: Samples, cols: Samples) -> tuple[IntArray, IntArray]:
+        return site.objective.relation.tile(rows, cols).same
+
+    return SplitForm(Y, site.layout, same)
