@@ -40,11 +40,11 @@ from samekind.compute.executor import Executor
 from samekind.compute.memory import MemoryBudget, parse_bytes
 from samekind.compute.sources import PresentDistances
 from samekind.losses import PairwiseLoss
+from samekind.model.block_metric import BlockMetric
 from samekind.objective import Objective, Weights
 from samekind.relation import Relation
 from samekind.solvers.selection import SelectionOptions, SelectionResult, greedy, select_groups
 from samekind.solvers.selection.block_solvers import SampledBlocks
-from samekind.solvers.selection.blocks import BlockMetric
 from samekind.solvers.selection.scoring import Scoring
 from samekind.solvers.selection.search import Choice, ExactSearch, LazyOptions, LazySearch
 from samekind.solvers.selection.site import SelectionSite

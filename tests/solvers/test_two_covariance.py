@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import multivariate_normal
 
+from samekind.kernels.scatters import class_statistics
 from samekind.solvers.two_covariance import ClassStatistics, fit_two_covariance
 
 SETTINGS = {"shrinkage": 0.3, "max_iter": 15, "tol": 0.0}
@@ -43,7 +44,7 @@ class_sizes = st.lists(st.integers(1, 6), min_size=2, max_size=8).filter(lambda 
 @given(class_sizes, st.integers(1, 4), st.floats(1e-3, 0.95), st.integers(0, 1000))
 def test_objective_is_the_log_likelihood_and_the_log_prior_of_a_sample(sizes, D, shrinkage, seed):
     Z, classes = samples(sizes, D, seed)
-    statistics = ClassStatistics.from_samples(Z, classes)
+    statistics = ClassStatistics(*class_statistics(Z, classes))
     rng = np.random.default_rng(seed)
     factors = rng.standard_normal((2, D, D + 2))
     between, within = factors[0] @ factors[0].T, factors[1] @ factors[1].T + 0.1 * np.eye(D)
@@ -68,7 +69,7 @@ def test_no_round_lowers_the_objective(sizes, D, shrinkage, weighted, seed):
 
 def test_objectives_are_those_of_the_rounds():
     Z, classes = samples((5, 3, 1, 6), 3)
-    statistics = ClassStatistics.from_samples(Z, classes)
+    statistics = ClassStatistics(*class_statistics(Z, classes))
     for rounds in (1, 4):
         model = fit_two_covariance(Z, classes, **SETTINGS | {"max_iter": rounds})
         assert len(model.objectives) == rounds + 1
@@ -80,7 +81,7 @@ def test_objectives_are_those_of_the_rounds():
 def test_a_maximum_is_reached():
     """No small change of either covariance is better."""
     Z, classes = samples((5, 4, 6, 5, 3), 2)
-    statistics = ClassStatistics.from_samples(Z, classes)
+    statistics = ClassStatistics(*class_statistics(Z, classes))
     target = statistics.mean_variance()
     model = fit_two_covariance(Z, classes, shrinkage=0.2, max_iter=3000, tol=0.0)
     best = statistics.round(model.between, model.within, target, 0.2)[2]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from samekind.compute.anchors import SamplingOptions
 from samekind.solvers.joint.problem import JointProblem
-from samekind.solvers.joint.stages import expected_gain, sample_sizes, within_noise
+from samekind.solvers.joint.stages import sample_sizes
 from samekind.solvers.joint.state import JointState
 from samekind.threads import single_threaded_blas
 from tests import cases
@@ -87,23 +87,6 @@ def test_few_rows_are_not_sampled():
     assert sample_sizes(240, 20, 2, 60) == [20, 60]
     assert sample_sizes(240, 20, 2, 7) == [7]
     assert sample_sizes(240, 20, 2, 120) == [20, 40, None]  # as dear as all rows
-
-
-def test_a_gain_counts_when_most_batches_have_it():
-    rng = np.random.default_rng(0)
-    for gain, noise in [(0.0, True), (-1.0, True), (1.0, False), (1e-6, False)]:
-        assert within_noise(np.full(16, gain)) is noise
-    for gain, noise in [(0.05, True), (5.0, False)]:
-        assert within_noise(gain + rng.normal(size=16)) is noise
-
-
-def test_what_is_to_come_is_that_of_gains_that_shrink_evenly():
-    values = [5 + 0.8**at for at in range(8)]
-    assert expected_gain(values) == pytest.approx(values[-1] - 5)
-    assert expected_gain(values[-7:]) == expected_gain(values)
-    assert expected_gain(values[-6:]) == np.inf  # too few to tell
-    assert expected_gain([8.0, 7, 6, 5, 4, 3, 2]) == np.inf  # they do not shrink
-    assert expected_gain([3.0, 2, 1, 0.5, 0.5, 0.5, 0.5]) == 0
 
 
 # -- the optimum ------------------------------------------------------------------------------------------------------

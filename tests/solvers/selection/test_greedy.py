@@ -9,10 +9,11 @@ import pytest
 from sklearn.datasets import load_digits
 
 from samekind.compute.sources import FactoredDistances, PresentDistances
+from samekind.model.block_metric import BlockMetric
 from samekind.solvers.joint.problem import JointProblem
 from samekind.solvers.optimise.projected import minimise
 from samekind.solvers.selection import SelectionOptions, select_groups
-from samekind.solvers.selection.blocks import BlockMetric, BlockProblem, curvature_by_scale
+from samekind.solvers.selection.blocks import BlockProblem, curvature_by_scale
 from samekind.solvers.selection.scoring import Scoring
 from samekind.solvers.selection.site import SelectionSite
 from samekind.store import ArrayStore, FeatureGroups

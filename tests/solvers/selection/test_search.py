@@ -9,8 +9,9 @@ import pytest
 from samekind.compute.sources import PresentDistances
 from samekind.kernels.laplacian import BlockForm
 from samekind.kernels.spectral import leading_factor
+from samekind.model.block_metric import BlockMetric
 from samekind.solvers.optimise.projected import minimise
-from samekind.solvers.selection.blocks import BlockMetric, BlockProblem
+from samekind.solvers.selection.blocks import BlockProblem
 from samekind.solvers.selection.scoring import Scoring
 from samekind.solvers.selection.search import ExactSearch, LazyOptions, LazySearch
 from samekind.solvers.selection.site import SelectionSite

@@ -12,8 +12,8 @@
 `solvers.optimise`.
 """
 
-from samekind.solvers.joint.algorithm import choose_solver, solve_joint
+from samekind.solvers.joint.algorithm import solve_joint
 from samekind.solvers.joint.problem import JointProblem
 from samekind.solvers.joint.state import JointOptions, JointResult, JointState
 
-__all__ = ["JointOptions", "JointProblem", "JointResult", "JointState", "choose_solver", "solve_joint"]
+__all__ = ["JointOptions", "JointProblem", "JointResult", "JointState", "solve_joint"]

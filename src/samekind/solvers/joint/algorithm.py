@@ -1,7 +1,5 @@
 """Algorithm 2: one joint metric on the intermediate features, convex or factored, on all rows or growing samples."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np
@@ -9,7 +7,7 @@ import numpy as np
 from samekind.events import Observer, unobserved
 from samekind.kernels.statistics import standard_error
 from samekind.solvers.joint.problem import JointProblem
-from samekind.solvers.joint.stage_solvers import ConvexSolver, FactoredSolver, SolverName, StageSolver
+from samekind.solvers.joint.stage_solvers import ConvexSolver, FactoredSolver, StageSolver
 from samekind.solvers.joint.stages import Stage, Stages, sample_sizes
 from samekind.solvers.joint.state import JointOptions, JointResult, JointState
 from samekind.solvers.optimise.certificate import certify
@@ -17,9 +15,6 @@ from samekind.solvers.optimise.preconditioner import Preconditioner
 from samekind.solvers.optimise.projected import Solution
 from samekind.solvers.optimise.within_class import WithinClassWhitening
 
-# With more dimensions than this a convex step costs as much as its eigendecomposition, unless samples are many.
-LARGEST_CONVEX = 600
-SAMPLES_PER_DIMENSION = 5  # with more samples than this per dimension, their pairs cost more than that
 CERTIFIED_ON = 1024  # anchors for the certificate, where all rows would make it by far the most expensive evaluation
 
 
@@ -43,19 +38,10 @@ def solve_joint(
             return _result(stage, solution, state)
 
 
-def choose_solver(n_features: int, n_components: int | None, n_samples: int) -> SolverName:
-    """Factored where the factor is narrow, as its gradient is then cheaper, or where the matrix is large."""
-    rank = n_features if n_components is None else n_components
-    large = n_features > LARGEST_CONVEX and n_samples < SAMPLES_PER_DIMENSION * n_features
-    return "factored" if 2 * rank < n_features or large else "convex"
-
-
 def _stage_solver(problem: JointProblem, options: JointOptions) -> StageSolver:
-    relation, name = problem.objective.relation, options.solver
-    if name == "auto":
-        name = choose_solver(problem.n_features, options.n_components, relation.n_samples)
+    relation = problem.objective.relation
     preconditioner = Preconditioner.of(problem.Z, relation.class_sizes, problem.ridge)
-    if name == "convex":
+    if options.solver == "convex":
         return ConvexSolver(options.n_components, options.tol, preconditioner)
     whitening = WithinClassWhitening.of(problem.Z, relation.class_sizes, problem.objective.executor.map, preconditioner)
     return FactoredSolver(options.n_components, options.tol, preconditioner, whitening)
@@ -92,15 +78,8 @@ def _result(stage: Stage, solution: Solution, state: JointState) -> JointResult:
     converged = solution.converged and not stage.later
     if solver.n_components is None and not (sampled or costly) and np.isfinite(certificate.gap):
         converged &= certificate.optimal
+    value, error = float(np.mean(estimates)), standard_error(estimates)
+    n_iter, n_evaluations = state.earlier_iterations, state.earlier_evaluations
     return JointResult(
-        L,
-        certificate,
-        float(np.mean(estimates)),
-        standard_error(estimates),
-        objective.n_anchors,
-        solver.name,
-        state.earlier_iterations,
-        state.earlier_evaluations,
-        converged,
-        stage.stopped,
+        L, certificate, value, error, objective.n_anchors, solver.name, n_iter, n_evaluations, converged, stage.stopped
     )

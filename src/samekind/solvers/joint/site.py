@@ -1,7 +1,5 @@
 """Where step 2 is done: the features, and the recipes that are opened there. A or L travels, Z does not."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -30,18 +28,14 @@ class JointSite(Site):
     def times(self, M: Matrix) -> Array:
         """Z M; that of the last M is remembered, since distances and gradient need the same."""
         if self._last is None or not np.array_equal(self._last[0], M):
-            self._last = M.copy(), product(self.objective, self.Z, M)
+            narrow = M.astype(self.Z.dtype)
+            parts = self.objective.over_blocks(lambda rows: self.Z[rows] @ narrow)
+            self._last = M.copy(), np.concatenate(list(parts))
         return self._last[1]
 
     def release(self) -> None:
         super().release()
         self._last = None
-
-
-def product(objective: Objective, Z: Array, M: Matrix) -> Array:
-    """Z M"""
-    M = M.astype(Z.dtype)
-    return np.concatenate(list(objective.over_blocks(lambda rows: Z[rows] @ M)))
 
 
 # -- what recipes make here ------------------------------------------------------------------------------------------

@@ -9,10 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from samekind.events import Event, Observer
-from samekind.kernels.statistics import standard_error
+from samekind.kernels.statistics import expected_gain, iterations_left, standard_error, within_noise
 from samekind.solvers.joint.problem import JointProblem
 from samekind.solvers.joint.stage_solvers import SETTLED, StageSolver
 from samekind.solvers.joint.state import JointOptions, JointState, SolverState
@@ -23,7 +22,6 @@ from samekind.solvers.optimise.projected import Progress, Solution
 CHECK_EVERY = 3  # iterations between two estimates of the noise
 HELD_OUT_ANCHORS = 1024  # at most, to distinguish gains from noise
 NEARLY = 0.5  # share of `tol`: the last stage ends when the relative gain still expected is below it
-WITHIN = 2.0  # standard errors; smaller gains are within the noise
 LATER_ITERATIONS = 4  # expected in each stage after the first
 
 
@@ -103,16 +101,9 @@ class Stage:
             details["estimated_error"] = standard_error(self.noise)
         self.settled |= ends
         self.state = replace(self.state, run=now.state, values=values)
-        event = Event(
-            "joint",
-            self.state.earlier_iterations + now.iteration,
-            self.options.max_iter,
-            now.value,
-            self.solver.rank(point),
-            details,
-            left=self._left(now.iteration),
-            components=lambda: self.solver.factor(point).T,
-        )
+        iteration, most = self.state.earlier_iterations + now.iteration, self.options.max_iter
+        event = Event("joint", iteration, most, now.value, self.solver.rank(point), details, left=self._left(iteration))
+        event = replace(event, components=lambda: self.solver.factor(point).T)
         self.stopped = bool(self.stages.observe(event))
         if now.iteration % self.options.keep_every == 0 and not ends:
             self.stages.keep(self.state)
@@ -137,32 +128,10 @@ class Stage:
         return little or expected_gain(values) <= NEARLY * tol
 
     def _left(self, iteration: int) -> float | None:
-        """Iterations left, in units of an iteration of this stage.
-
-        Extrapolated from how gains shrink; iterations of later stages are weighted by the cost of their pairs.
-        """
-        values = self.state.values
-        gains = -np.diff(values)
-        if len(gains) < 2 or not (gains > 0).all():
-            return None
-        shrink = float(min(0.95, (gains[-1] / gains[0]) ** (1 / (len(gains) - 1))))
-        goal = SETTLED * self.options.tol * abs(values[-1])
-        here = max(0.0, float(np.log(goal / gains[-1]) / np.log(shrink))) if gains[-1] > goal else 0.0
+        """Iterations left, in units of one of this stage: those of later stages are weighted by the cost of pairs."""
+        here = iterations_left(self.state.values, SETTLED * self.options.tol)
         later = LATER_ITERATIONS * sum(map(_cost, self.later)) / _cost(self.problem)
-        return min(here + later, float(self.options.max_iter - self.state.earlier_iterations - iteration))
-
-
-def within_noise(gains: NDArray[Any]) -> bool:
-    """Whether a gain is within the noise, given the gains on batches of held-out anchors."""
-    return bool(gains.mean() <= WITHIN * standard_error(gains))
-
-
-def expected_gain(values: Sequence[float]) -> float:
-    """The gain still to come if gains keep shrinking as from the three iterations before to the last three."""
-    if len(values) < 7:
-        return np.inf
-    before, last = values[-7] - values[-4], values[-4] - values[-1]
-    return last**2 / (before - last) if 0 <= last < before else np.inf
+        return None if here is None else min(here + later, float(self.options.max_iter - iteration))
 
 
 def _cost(problem: JointProblem) -> float:

@@ -20,7 +20,7 @@ class JointOptions:
     ends on all rows. With a number it ends on that many anchors, and the convex solver takes one sample of as many.
     """
 
-    solver: Literal["convex", "factored", "auto"] = "auto"
+    solver: Literal["convex", "factored"] = "convex"
     n_components: int | None = None
     tol: float = 1e-3
     max_iter: int = 500

@@ -98,10 +98,9 @@ def _iterated(function: Function, state: LBFGSState, ftol: float, rounding: floa
 def _moved(state: LBFGSState, found: _Trial, ftol: float) -> LBFGSState:
     step, change = found.x - state.x, found.gradient - state.gradient
     scale, steps, changes = state.scale, state.steps, state.changes
-    if _dot(change, change) > 0 and _dot(step, change) > CURVED * math.sqrt(_dot(step, step)) * math.sqrt(
-        _dot(change, change)
-    ):
-        scale = _dot(step, change) / _dot(change, change)
+    curving, squared = _dot(step, change), _dot(change, change)
+    if squared > 0 and curving > CURVED * math.sqrt(_dot(step, step)) * math.sqrt(squared):
+        scale = curving / squared
         steps, changes = (*steps, step)[-MEMORY:], (*changes, change)[-MEMORY:]
     return replace(
         state,

@@ -55,9 +55,9 @@ class ProjectedState(Resumable):
     steps: Point  # (m, size of x) last steps, oldest first
     changes: Point  # of the gradient along them
     recent: tuple[float, ...]  # values of the last iterations, oldest first
-    iteration: int
-    n_evaluations: int
-    converged: bool  # the gap is at most tol of f, or within its rounding
+    iteration: int = 0
+    n_evaluations: int = 1
+    converged: bool = False  # the gap is at most tol of f, or within its rounding
     at_rest: bool = False  # no step is found, or f hardly falls any more
 
 
@@ -161,19 +161,8 @@ def _begun(problem: ProjectedProblem, x0: Point, curvature: float | None) -> Pro
             "The objective is not finite: the features are too large for their precision. Scale them down."
         )
     halving = max(float(np.vdot(g, g)) / max(value, 1e-300), 1e-300)  # the first step would, if f fell as it starts
-    return ProjectedState(
-        x,
-        g,
-        value,
-        lower=problem.lower_bound(x, value, g),
-        curvature=halving if curvature is None else curvature,
-        steps=np.zeros((0, x.size)),
-        changes=np.zeros((0, x.size)),
-        recent=(value,),
-        iteration=0,
-        n_evaluations=1,
-        converged=False,
-    )
+    curvature, none = halving if curvature is None else curvature, np.zeros((0, x.size))
+    return ProjectedState(x, g, value, problem.lower_bound(x, value, g), curvature, none, none, recent=(value,))
 
 
 def _stepped(problem: ProjectedProblem, now: ProjectedState, tol: float) -> tuple[ProjectedState, bool]:

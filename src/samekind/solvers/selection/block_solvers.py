@@ -17,6 +17,7 @@ from samekind.solvers.optimise import projected
 from samekind.solvers.optimise.problem import Point
 from samekind.solvers.selection.blocks import BlockProblem
 from samekind.solvers.selection.site import SelectionSite
+from samekind.solvers.selection.state import Remembering
 
 
 @dataclass(frozen=True)
@@ -28,18 +29,10 @@ class Solved:
     details: dict[str, Any]
 
 
-class BlockSolver(Protocol):
+class BlockSolver(Remembering, Protocol):
     def solve(self, problem: BlockProblem, value: float, weights: Weights, n_rounds: int) -> Solved:
         """Line 5, from the metric as it is, where f is `value` and the loss has these weights."""
         ...
-
-    def memory(self) -> dict[str, float | None]:
-        """What it has learned from earlier rounds, for `recall`."""
-        return {}
-
-    def recall(self, memory: Mapping[str, Any]) -> None:
-        """Go on with what was learned."""
-        return None
 
 
 @dataclass(frozen=True)

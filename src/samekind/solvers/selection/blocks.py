@@ -1,6 +1,6 @@
-"""Line 5 of Algorithm 1: one group's block on top of the metric as it stands; and that metric, block by block."""
+"""Line 5 of Algorithm 1: one group's block on top of the metric as it stands."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from samekind.compute.present import scaled
 from samekind.compute.site import Recipe
 from samekind.compute.sources import Scaled
 from samekind.kernels.laplacian import InnerForm
-from samekind.kernels.spectral import RANK_SHARE, Matrix, estimated_gap, leading_factor, project_psd, spreads_along
+from samekind.kernels.spectral import Matrix, estimated_gap, project_psd
 from samekind.objective import Distances, Objective, Weights
 from samekind.solvers.optimise.preconditioner import Preconditioner
 from samekind.solvers.optimise.problem import Point
@@ -92,12 +92,12 @@ class BlockProblem(PairsProblem):
 
     def lower_bound(self, x: Point, value: float, gradient: Point) -> float:
         """A bound from the strong convexity of the ridge in `[s alpha, A_k]`."""
-        if self.preconditioner is None:
-            return strongly_convex_bound(self, self.strong_convexity, x, value, gradient)
-        plain = replace(self, preconditioner=None, correction=None)
-        slope = float(gradient[0]) * self.unit / self.scale if self.scale else 0.0
-        G = self.preconditioner.pushed(self._matrix(gradient))
-        return plain.lower_bound(plain.pack(*self.unpack(x)), value, np.concatenate([[slope], G.ravel()]))
+        if self.preconditioner is not None:
+            alpha, A = self.unpack(x)
+            slope = float(gradient[0]) * self.unit / self.scale if self.scale else 0.0
+            G = self.preconditioner.pushed(self._matrix(gradient))
+            x, gradient = np.append(alpha * self.scale, A), np.append(slope, G)
+        return strongly_convex_bound(self, self.strong_convexity, x, value, gradient)
 
     def estimated_gap(self, x: Point, gradient: Point) -> float:
         along = estimated_gap(x[:1, np.newaxis], gradient[:1, np.newaxis]) if self.scale else 0.0
@@ -141,45 +141,3 @@ def curvature_by_scale(objective: Objective, present: Distances) -> float:
         return objective.value(Scaled(alpha, present))
 
     return max(0.0, (value(1 - CHANGE) - 2 * value(1.0) + value(1 + CHANGE)) / CHANGE**2)
-
-
-@dataclass
-class BlockMetric:
-    """A sparse block diagonal A: one small matrix per chosen group, in order of first choice."""
-
-    blocks: dict[int, Matrix] = field(default_factory=dict)
-    scatters: dict[int, Matrix] = field(default_factory=dict)  # of the groups' samples, centred, where they are known
-    _whole: dict[int, Matrix] = field(default_factory=dict, repr=False)  # L_k of each block, of all eigenvalues
-
-    def block(self, k: int, size: int) -> Matrix:
-        return self.blocks.get(k, np.zeros((size, size)))
-
-    def add(self, k: int, A: Matrix, alpha: float, scatter: Matrix | None = None) -> None:
-        """A <- alpha A + A_k; `scatter` is `Z^T Z / N` of the group."""
-        if scatter is not None:
-            self.scatters[k] = scatter
-        present = self.block(k, len(A))
-        self.blocks = {j: alpha * B for j, B in self.blocks.items()}
-        self.blocks[k] = alpha * present + A
-        self._whole = {j: alpha**0.5 * L for j, L in self._whole.items()}
-        self._whole[k] = leading_factor(self.blocks[k], share=0.0)
-
-    def norm(self) -> float:
-        return float(np.sqrt(sum(np.vdot(A, A) for A in self.blocks.values())))
-
-    def factors(self) -> dict[int, Matrix]:
-        """L_k with `A_k = L_k L_k^T`, without columns that are negligible beside the largest of all blocks.
-
-        Blocks of rank 0 are left out.
-        """
-        squares = {k: (L**2).sum(axis=0) for k, L in self._whole.items()}
-        spreads = {k: spreads_along(L, self.scatters.get(k, np.eye(len(L)))) for k, L in self._whole.items()}
-        shortest, narrowest = (
-            RANK_SHARE * max((float(each.max(initial=0)) for each in of.values()), default=0.0)
-            for of in (squares, spreads)
-        )
-        kept = {k: L[:, (squares[k] > shortest) | (spreads[k] > narrowest)] for k, L in self._whole.items()}
-        return {k: L for k, L in kept.items() if L.shape[1]}
-
-    def rank(self) -> int:
-        return sum(L.shape[1] for L in self.factors().values())

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from samekind.events import Event, Observer, unobserved
 from samekind.kernels.spectral import Norm
 from samekind.kernels.statistics import standard_error
+from samekind.model.block_metric import BlockMetric
 from samekind.objective import Objective, Weights
 from samekind.solvers.optimise.preconditioner import Preconditioner
 from samekind.solvers.selection.block_solvers import BlockSolver, ExactBlocks, SampledBlocks, SampleOptions
-from samekind.solvers.selection.blocks import BlockMetric, BlockProblem, curvature_by_scale
+from samekind.solvers.selection.blocks import BlockProblem, curvature_by_scale
 from samekind.solvers.selection.scoring import Scoring
 from samekind.solvers.selection.search import ExactSearch, LazyOptions, LazySearch, Search
 from samekind.solvers.selection.site import SelectionSite
@@ -166,19 +167,11 @@ class _Selection:
 
     def problem(self, k: int) -> BlockProblem:
         """Line 5 for group k."""
-        Z = self.site.features(k)
+        Z, ridge, scale = self.site.features(k), self.options.ridge, self.metric.norm()
         block = self.metric.block(k, Z.shape[1])
-        return BlockProblem(
-            self.objective,
-            Z,
-            self.options.ridge,
-            self.site.distances(),
-            self.metric.norm(),
-            block,
-            Preconditioner.of(Z, self.objective.relation.class_sizes, self.options.ridge),
-            self._curvature_by_scale(),
-            group=k,
-        )
+        by = Preconditioner.of(Z, self.objective.relation.class_sizes, ridge)
+        curvature, present = self._curvature_by_scale(), self.site.distances()
+        return BlockProblem(self.objective, Z, ridge, present, scale, block, by, curvature, group=k)
 
     def _curvature_by_scale(self) -> float:
         """The curvature of the loss by alpha; from a sample of many rows, as the order of magnitude is enough."""

@@ -1,7 +1,5 @@
 """Scores of line 4 of Algorithm 1, `||Pi_PSD(-[df/dA]_kk)||`: exactly, or by a sketch of the weights."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -12,9 +10,9 @@ import numpy as np
 from samekind.compute.site import Recipe
 from samekind.kernels.sketch import SketchedLaplacian
 from samekind.kernels.spectral import Matrix, Norm, block_scores
+from samekind.model.block_metric import BlockMetric
 from samekind.objective import Objective, Weights
 from samekind.solvers.optimise.problem import Point
-from samekind.solvers.selection.blocks import BlockMetric
 from samekind.solvers.selection.site import SelectionSite, gradients_of_groups, site_of
 from samekind.store.base import batches
 

@@ -7,8 +7,6 @@ sketch of the weights (`kernels.sketch`), and the best of these exactly. The wei
 has fallen by a given share, all groups are sketched again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -19,11 +17,12 @@ from numpy.typing import NDArray
 from samekind.compute.site import Recipe
 from samekind.kernels.sketch import Range, SketchedLaplacian, Split
 from samekind.kernels.types import IntArray
+from samekind.model.block_metric import BlockMetric
 from samekind.objective import Weights
 from samekind.solvers.optimise.problem import Point
-from samekind.solvers.selection.blocks import BlockMetric
 from samekind.solvers.selection.scoring import Scoring
 from samekind.solvers.selection.site import split_laplacian
+from samekind.solvers.selection.state import Remembering
 
 
 @dataclass(frozen=True)
@@ -33,18 +32,10 @@ class Choice:
     details: dict[str, Any] = field(default_factory=dict)
 
 
-class Search(Protocol):
+class Search(Remembering, Protocol):
     def best(self, weights: Weights, metric: BlockMetric, n_rounds: int) -> Choice:
         """The group with the highest score, the weights being those of the metric's distances."""
         ...
-
-    def memory(self) -> dict[str, NDArray[Any]]:
-        """What it remembers of earlier rounds, for `recall`."""
-        return {}
-
-    def recall(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Go on with what was remembered."""
-        return None
 
 
 @dataclass(frozen=True)
@@ -122,10 +113,10 @@ class LazySearch(Search):
         assert self.scores is not None
         return {"range": self.range.Q, "scores": self.scores.copy(), "loss": np.array(self.loss)}
 
-    def recall(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        if {"range", "scores", "loss"} <= arrays.keys():  # else there was no round yet
-            self.range, self.scores = Range(arrays["range"]), arrays["scores"].copy()
-            self.loss = float(arrays["loss"])
+    def recall(self, memory: Mapping[str, NDArray[Any]]) -> None:
+        if {"range", "scores", "loss"} <= memory.keys():  # else there was no round yet
+            self.range, self.scores = Range(memory["range"]), memory["scores"].copy()
+            self.loss = float(memory["loss"])
 
     def _candidates(self, loss: float, n_rounds: int) -> IntArray:
         """Places among the groups, rising: the leaders and some others at random, or all."""
