@@ -12,7 +12,7 @@ from samekind.store import FeatureGroups
 
 FEW_GROUPS = 100  # up to so many, all are scored exactly in every round
 AROUND_IDENTITY = 0.1  # ridge of step 2 around the identity
-MANY_SAMPLES = 8_000  # from so many on, step 2 starts on a sample
+MANY_SAMPLES = 8_000  # from so many on, the factored solver of step 2 starts on a sample
 # With more dimensions than this a convex step costs as much as its eigendecomposition, unless samples are many.
 LARGEST_CONVEX = 600
 SAMPLES_PER_DIMENSION = 5  # with more samples than this per dimension, their pairs cost more than that
