@@ -40,11 +40,11 @@ from samekind.compute.executor import Executor
 from samekind.compute.memory import MemoryBudget, parse_bytes
 from samekind.compute.sources import PresentDistances
 from samekind.losses import PairwiseLoss
+from samekind.model.block_metric import BlockMetric
 from samekind.objective import Objective, Weights
 from samekind.relation import Relation
 from samekind.solvers.selection import SelectionOptions, SelectionResult, greedy, select_groups
 from samekind.solvers.selection.block_solvers import SampledBlocks
-from samekind.solvers.selection.blocks import BlockMetric
 from samekind.solvers.selection.scoring import Scoring
 from samekind.solvers.selection.search import Choice, ExactSearch, LazyOptions, LazySearch
 from samekind.solvers.selection.site import SelectionSite
@@ -135,7 +135,7 @@ class WatchedSearch:
         self.made = partial(RecordedSearch, scoring, groups, seed)
         self.fast, self.exact = self.made(), ExactSearch(scoring, groups)
 
-    def best(self, weights: Weights, metric: BlockMetric, n_rounds: int, *, of_all: bool = False) -> Choice:
+    def best(self, weights: Weights, metric: BlockMetric, n_rounds: int) -> Choice:
         log = self.log
         with log.clocked():
             choice, seconds = timed(self.fast, weights, metric, n_rounds)
@@ -240,7 +240,7 @@ class SearchLog:
 def first_round(case: Step1, groups: list[int]) -> tuple[float, float]:
     """Seconds of an exact and of a fast scan at A = 0."""
     scoring = case.scoring
-    objective = scoring.objective
+    objective = scoring.site.objective
     present = PresentDistances(objective.plan, objective.dtype, room=0)
     searches = [ExactSearch(scoring, groups), LazySearch(scoring, groups, seed=0)]
     with single_threaded_blas():

@@ -21,11 +21,11 @@ from sklearn.preprocessing import StandardScaler
 
 from samekind.compute.executor import Executor, single_threaded_blas
 from samekind.compute.memory import MemoryBudget, parse_bytes
-from samekind.estimators.validation import ridge_from
+from samekind.estimators.validation import ridge_from, solver_from
 from samekind.losses import Loss, PairwiseLoss, TripletLoss
 from samekind.objective import Objective
 from samekind.relation import Relation
-from samekind.solvers.joint import JointOptions, JointResult, choose_solver, solve_joint
+from samekind.solvers.joint import JointOptions, JointResult, solve_joint
 from samekind.solvers.joint.problem import JointProblem
 from samekind.store import centred
 
@@ -93,7 +93,7 @@ def show_ranks(problem: JointProblem, convex: JointResult, ranks: list[int]) -> 
             f"    rank {rank:3}: factored {factored.objective:.5f}, convex cut {problem.value(cut @ cut.T):.5f};",
             end=" ",
         )
-        print(f"auto takes {choose_solver(problem.n_features, rank, len(problem.Z))}", flush=True)
+        print(f"auto takes {solver_from('auto', problem.n_features, rank, len(problem.Z))}", flush=True)
 
 
 def speed(problem: JointProblem, repeats: int) -> float:
@@ -110,7 +110,7 @@ def main() -> None:
     differences, certified, speeds = [], [], []
     for data, X, y in data_sets(quick):
         N, D = X.shape
-        print(f"{data}: N = {N:,}, D = {D}, auto takes {choose_solver(D, None, N)} for all components")
+        print(f"{data}: N = {N:,}, D = {D}, auto takes {solver_from('auto', D, None, N)} for all components")
         for name, loss in LOSSES.items():
             free = problem_of(X, y, loss)
             convex, difference, both = compare(f"{data} {name}", free)

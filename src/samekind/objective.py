@@ -192,7 +192,11 @@ class Objective:
         """Row statistics, and the distances, kept where the weights will need them again."""
         if not self.loss.n_statistics:
             return distances, np.full((self.relation.n_samples, 0), -np.inf)
-        kept = KeptDistances(distances) if isinstance(distances, Recipe) else self.kept(distances)
+        kept: Distances
+        if isinstance(distances, Recipe):
+            kept = Recipe(kept_distances, distances, next(_numbers))
+        else:
+            kept = self.kept(distances)
         nodes = chain.from_iterable(self._over_leaves(statistics_on, kept))
         return kept, total_of(nodes, merge_log_sum_exp)
 
@@ -202,20 +206,12 @@ Distances = TileSource[Array] | Recipe
 _numbers = count()
 
 
-@dataclass(frozen=True)
-class KeptDistances(Recipe):
-    """A recipe: the distances of another one, made once as far as they fit."""
-
-    distances: Recipe
-    number: int = field(default_factory=lambda: next(_numbers))
-
-    def open(self, site: Site, leaves: Share) -> TileSource[Array]:
-        objective: Objective = site.objective
-        kept: KeptTiles[Array] = site.remembered(
-            "distances", self.number, lambda _: objective.kept(opened(self.distances, site, leaves))
-        )
-        kept.source = opened(self.distances, site, leaves)
-        return kept
+def kept_distances(site: Site, leaves: Share, distances: Recipe, number: int) -> KeptTiles[Array]:
+    """For a recipe: the distances of another one, made once as far as they fit."""
+    source = opened(distances, site, leaves)
+    kept: KeptTiles[Array] = site.remembered("distances", number, lambda _: site.objective.kept(source))
+    kept.source = source
+    return kept
 
 
 def values_on(

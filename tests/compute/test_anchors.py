@@ -10,9 +10,9 @@ from samekind.compute.executor import Executor
 from samekind.compute.sources import PresentDistances
 from samekind.compute.tiles import Tile, TilePlan
 from samekind.kernels.laplacian import BlockForm, GramForm, InnerForm, ProductForm
+from samekind.kernels.statistics import standard_error
 from samekind.kernels.types import places
 from samekind.relation import Relation
-from samekind.solvers.joint.schedule import standard_error
 from tests import cases, oracle
 
 A = cases.random_psd(6)

@@ -72,14 +72,13 @@ def test_few_sites_are_kept():
 
 
 def test_a_recipe_needs_a_site():
-    class Made(Recipe):
-        def open(self, site, leaves):
-            return "made"
+    def made(site, leaves, *arguments):
+        return "made", leaves, arguments
 
     assert opened("as it is", None, ()) == "as it is"
-    assert opened(Made(), Counting(0), ()) == "made"
-    with pytest.raises(TypeError, match="no site"):
-        opened(Made(), None, ())
+    assert opened(Recipe(made, 1, 2), Counting(0), (3,)) == ("made", (3,), (1, 2))
+    with pytest.raises(TypeError, match=r"made is a recipe.* no site"):
+        opened(Recipe(made), None, ())
 
 
 def blas_threads(objective, share, times):

@@ -76,7 +76,7 @@ FITS = {
         SMALL_SAMPLES,
     ),
     "ensemble in step 1": Fit("EnsembleMetric", BOTH, "selection", 2),
-    "ensemble in step 2": Fit("EnsembleMetric", BOTH, "joint", 6, SMALL_SAMPLES),
+    "ensemble in step 2": Fit("EnsembleMetric", BOTH | {"joint__solver": "factored"}, "joint", 6, SMALL_SAMPLES),
     "ensemble around step 1": Fit(
         "EnsembleMetric", BOTH | {"joint__target": "identity", "joint__ridge": 1e-4, "joint__tol": 1e-6}, "joint", 12
     ),

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from samekind import EnsembleMetric, JointMetric, SparseBlockMetric
+from samekind.estimators.validation import LARGEST_CONVEX, solver_from
 from samekind.evaluation import label_pairs
 from tests.cases import with_settings
 
@@ -178,6 +179,33 @@ def test_auto_takes_the_factored_solver_for_short_codes(rng):
     X, y = planted(rng, n_groups=3, informative=(1,))
     assert JointMetric(2).fit(X, y).solver_ == "factored"
     assert JointMetric().fit(X, y).solver_ == "convex"
+
+
+@pytest.mark.parametrize(
+    ("n_features", "n_components", "n_samples", "chosen"),
+    [
+        (10, None, 100, "convex"),
+        (10, 5, 100, "convex"),
+        (10, 4, 100, "factored"),
+        (LARGEST_CONVEX, None, 100, "convex"),
+        (LARGEST_CONVEX + 1, None, 100, "factored"),
+        (1000, None, 4_999, "factored"),
+        (1000, None, 5_000, "convex"),
+        (1000, 499, 5_000, "factored"),
+    ],
+)
+def test_auto_takes_the_cheaper_solver(n_features, n_components, n_samples, chosen):
+    assert solver_from("auto", n_features, n_components, n_samples) == chosen
+
+
+@pytest.mark.parametrize("n_components", [2, None])
+@pytest.mark.parametrize("loss", ["pairwise", "triplet"])
+def test_auto_is_the_solver_it_names(rng, loss, n_components):
+    X, y = rng.normal(size=(40, 8)), np.repeat(np.arange(5), 8)
+    auto = JointMetric(n_components, loss=loss, random_state=0).fit(X, y)
+    named = JointMetric(n_components, loss=loss, solver=auto.solver_, random_state=0).fit(X, y)
+    assert auto.solver_ == solver_from("auto", 8, n_components, 40)
+    np.testing.assert_array_equal(auto.components_, named.components_)
 
 
 @pytest.mark.parametrize("loss", LOSSES)

@@ -155,11 +155,16 @@ def sample_of_rows(objective):
     return objective.sampled(20, np.random.RandomState(1))
 
 
+def one_round(directions, into, layout, same, rank, rng):
+    Y = directions.with_probes(rank, rng)
+    return directions.sketch(into(SplitForm(Y, layout, same)), Y, layout, rank)
+
+
 def sketched(given_weights, n_samples, rank, *, n_rounds=1):
     """The sketch after some rounds on the same weights."""
     directions = Range.first(n_samples, rank, np.random.RandomState(0))
     for seed in range(n_rounds):
-        laplacian, directions = directions.sketch(*given_weights, rank, np.random.RandomState(seed))
+        laplacian, directions = one_round(directions, *given_weights, rank, np.random.RandomState(seed))
     return laplacian
 
 
@@ -245,7 +250,7 @@ def test_rounds_on_the_same_weights_come_near_to_the_best_directions_of_their_ra
     directions = Range.first(len(exact), rank, np.random.RandomState(0))
     missed, errors = [], []
     for seed in range(8):
-        laplacian, directions = directions.sketch(*given_weights, rank, np.random.RandomState(seed))
+        laplacian, directions = one_round(directions, *given_weights, rank, np.random.RandomState(seed))
         missed.append(laplacian.missed)
         errors.append(np.linalg.norm(dense(laplacian) - exact))
         np.testing.assert_allclose(directions.Q.T @ directions.Q, np.eye(rank), atol=1e-5)
@@ -271,7 +276,7 @@ def test_the_rank_of_the_next_round_is_the_one_asked_for():
     directions = Range.first(48, 3, rng)
     for rank in (3, 12, 5, 1000):
         before = directions.Q.shape[1]
-        laplacian, directions = directions.sketch(*given_weights, rank, rng)
+        laplacian, directions = one_round(directions, *given_weights, rank, rng)
         assert laplacian.rank == before
         assert directions.Q.shape == (48, min(rank, 48))
         assert directions.Q.dtype == np.float32
@@ -285,7 +290,7 @@ def test_weights_of_nothing_are_sketched_as_nothing(strict_warnings):
         return replace(split, degrees=0 * split.degrees, same=0 * split.same, others=0 * split.others)
 
     rng = np.random.RandomState(0)
-    laplacian, following = Range.first(48, 4, rng).sketch(nothing, layout, same, 4, rng)
+    laplacian, following = one_round(Range.first(48, 4, rng), nothing, layout, same, 4, rng)
     assert laplacian.missed == 0
     assert following.Q.shape[1] == 0
     np.testing.assert_array_equal(block_of(laplacian, case.Z.astype(np.float32)), np.zeros((6, 6)))

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import multivariate_normal
 
+from samekind.kernels.scatters import class_statistics
 from samekind.solvers.two_covariance import ClassStatistics, fit_two_covariance
 
 SETTINGS = {"shrinkage": 0.3, "prior_classes": 5.0, "max_iter": 15, "tol": 0.0}
@@ -52,7 +53,7 @@ prior_classes = st.sampled_from([0.0, 0.5, 5.0, 100.0])
 @given(class_sizes, st.integers(1, 4), st.floats(1e-3, 0.95), prior_classes, st.integers(0, 1000))
 def test_objective_is_the_log_likelihood_and_the_log_prior_of_a_sample(sizes, D, shrinkage, prior_classes, seed):
     Z, classes = samples(sizes, D, seed)
-    statistics = ClassStatistics.from_samples(Z, classes)
+    statistics = ClassStatistics(*class_statistics(Z, classes))
     rng = np.random.default_rng(seed)
     factors = rng.standard_normal((2, D, D + 2))
     between, within = factors[0] @ factors[0].T, factors[1] @ factors[1].T + 0.1 * np.eye(D)
@@ -83,7 +84,7 @@ def test_no_round_lowers_the_objective(sizes, D, shrinkage, prior_classes, weigh
 
 def test_objectives_are_those_of_the_rounds():
     Z, classes = samples((5, 3, 1, 6), 3)
-    statistics = ClassStatistics.from_samples(Z, classes)
+    statistics = ClassStatistics(*class_statistics(Z, classes))
     for rounds in (1, 4):
         model = fit_two_covariance(Z, classes, **SETTINGS | {"max_iter": rounds})
         assert len(model.objectives) == rounds + 1
@@ -96,7 +97,7 @@ def test_objectives_are_those_of_the_rounds():
 def test_a_maximum_is_reached(prior_classes):
     """No small change of either covariance is better."""
     Z, classes = samples((5, 4, 6, 5, 3), 2)
-    statistics = ClassStatistics.from_samples(Z, classes)
+    statistics = ClassStatistics(*class_statistics(Z, classes))
     prior = statistics.prior(0.2, prior_classes)
     model = fit_two_covariance(Z, classes, shrinkage=0.2, prior_classes=prior_classes, max_iter=3000, tol=0.0)
     best = statistics.round(model.between, model.within, prior)[2]
@@ -117,14 +118,14 @@ def test_covariances_are_found_again():
     np.testing.assert_allclose(model.between, between, atol=0.15)
     np.testing.assert_allclose(model.within, within, atol=0.03)
     np.testing.assert_allclose(model.mean, Z.mean(axis=0))
-    statistics = ClassStatistics.from_samples(Z, classes)
+    statistics = ClassStatistics(*class_statistics(Z, classes))
     assert statistics.mean_variance_between() == pytest.approx(np.trace(between) / 2, rel=0.05)
 
 
 def test_the_variance_of_centres_is_what_that_within_does_not_explain():
     """Classes of one size n: the centres' own, less a share 1 / n of that within."""
     Z, classes = samples((4,) * 7, 3)
-    statistics = ClassStatistics.from_samples(Z, classes)
+    statistics = ClassStatistics(*class_statistics(Z, classes))
     centres = Z.reshape(7, 4, 3).mean(axis=1)
     own = centres.var(axis=0, ddof=1) - Z.reshape(7, 4, 3).var(axis=1, ddof=1).mean(axis=0) / 4
     assert statistics.mean_variance_between() == pytest.approx(own.mean())
@@ -141,7 +142,7 @@ def test_without_a_prior_the_centres_of_few_classes_vary_in_few_directions():
 
 def test_a_strong_prior_makes_the_centres_vary_equally_in_all_directions():
     Z, classes = samples((6, 5, 6, 4), 3)
-    expected = ClassStatistics.from_samples(Z, classes).mean_variance_between() * np.eye(3)
+    expected = ClassStatistics(*class_statistics(Z, classes).mean_variance_between() * np.eye(3))
     model = fit_two_covariance(Z, classes, **SETTINGS | {"prior_classes": 1e9})
     np.testing.assert_allclose(model.between, expected, rtol=1e-6, atol=1e-6)
 
@@ -154,7 +155,9 @@ def test_the_prior_of_few_classes_hardly_matters_among_thousands():
 
 
 def test_where_classes_do_not_differ_no_variance_between_them_is_expected():
-    statistics = ClassStatistics.from_samples(np.tile([[1.0, 2.0], [3.0, 1.0]], (4, 1)), np.repeat(np.arange(4), 2))
+    statistics = ClassStatistics(
+        *class_statistics(np.tile([[1.0, 2.0], [3.0, 1.0]], (4, 1)), np.repeat(np.arange(4), 2))
+    )
     assert statistics.mean_variance_between() == 0
     assert statistics.prior(0.3, 5.0).classes == 0
     np.testing.assert_array_equal(statistics.first_guess(statistics.prior(0.3, 5.0))[0], 0)

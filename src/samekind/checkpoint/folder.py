@@ -23,7 +23,7 @@ from samekind.files import LEFTOVERS, write_whole
 SUFFIX = ".snapshot"  # not that of a model, so that the two are not confused
 
 _FORMAT = "samekind.checkpoint"
-_FORMAT_VERSION = 2
+_FORMAT_VERSION = 3
 _NOTES, _CHECKSUM = "samekind", "blake2b"
 _SURELY_LEFT = 3600.0  # seconds without a write, after which no one is writing such a file any more
 _BLOCK = 1 << 24  # bytes hashed at a time

@@ -7,7 +7,8 @@
       |-- sources     the distances of a tile: from the data, from      FactoredDistances, ScaledSum,
       |               memory, or under the metric as it stands          KeptTiles, PresentDistances
       |-- executor    strips of tiles in threads, results in order      Executor (on samekind.threads)
-      |-- site        state and named operations, here or elsewhere     Site, Message, perform
+      |-- site        state and named operations, here or elsewhere     Site, Recipe, Message, perform
+      |     present   a site with the distances so far                  PresentSite
       |-- reduction   in which order sums over strips are taken         leaves_of, reduced, total_of
       '-- memory      what each of them may take of `memory_budget`     MemoryBudget
 

@@ -9,8 +9,8 @@ selection: a message has the entries that a worker lacks, and the site there is 
     perform   does it on the worker's site; `Missing` says what the worker would need for that
 
 An operation is a function of a module, `operation(objective, share, *arguments)`, the share being some leaves of the
-plan or some feature groups. Distances and forms that depend on a site's data travel as recipes too: small objects with
-an `open(site, leaves)`.
+plan or some feature groups. Distances and forms that depend on a site's data travel as recipes: functions of a module
+too, with their arguments.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from abc import ABC, abstractmethod
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -33,12 +32,18 @@ Share = Sequence[int]  # leaves of a plan, or feature groups
 Operation = Callable[..., Any]
 
 
-class Recipe(ABC):
-    """Distances or a form, made of a site's data wherever they are needed."""
+class Recipe:
+    """Distances or a form, made of a site's data wherever they are needed: by `make(site, leaves, *arguments)`.
 
-    @abstractmethod
-    def open(self, site: Any, leaves: Share) -> Any:
-        """`leaves`: those of the plan that distances are needed for; a form is the same for all."""
+    The leaves are those of the plan that distances are needed for; a form is the same for all.
+    """
+
+    def __init__(self, make: Callable[..., Any], *arguments: Any):
+        self.make = make
+        self.arguments = arguments
+
+    def open(self, site: Site, leaves: Share) -> Any:
+        return self.make(site, leaves, *self.arguments)
 
 
 class Site:
@@ -90,7 +95,7 @@ def opened(made: Any, site: Site | None, leaves: Share) -> Any:
     if not isinstance(made, Recipe):
         return made
     if site is None:
-        raise TypeError(f"{type(made).__name__} is a recipe, and this objective has no site to make it from.")
+        raise TypeError(f"{made.make.__name__} is a recipe, and this objective has no site to make it from.")
     return site.opened(made, leaves)
 
 

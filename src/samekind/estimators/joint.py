@@ -67,8 +67,9 @@ class JointMetric(MetricLearner):
         Iterations at most, and the relative distance from the optimum at which the solver ends.
     anchors : "auto", "all", "grow" or int
         "all": every evaluation goes over all pairs. "grow": starts on the pairs of few random samples with all others,
-        takes more as soon as progress is within their noise, and finishes on all. A number: stops at so many, with an
-        estimated error (`objective_error_`). "auto": "grow" from 8,000 samples on.
+        takes more as soon as progress is within their noise, and finishes on all; the convex solver takes all from the
+        start. A number: stops at so many, with an estimated error (`objective_error_`). "auto": "grow" from 8,000
+        samples on.
     random_state : int, RandomState or None
         Draws anchors, and fills first columns of the factored solver where the gradient gives too few.
     checkpoint : path or None

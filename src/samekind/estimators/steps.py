@@ -35,6 +35,7 @@ from samekind.estimators.validation import (
     max_groups_from,
     ridge_from,
     search_from,
+    solver_from,
     trace_bound_from,
 )
 from samekind.estimators.work_sizes import WorkSizes
@@ -271,9 +272,10 @@ def run_joint(
     resume = None if snapshot is None else JointState.restored(snapshot.arrays, snapshot.facts)
     if resume is None and start is not None:
         resume = JointState(0, start)
+    rank = None if identity or n_components is None else min(n_components, Y.shape[1])
     options = JointOptions(
-        solver="convex" if identity else step.solver,
-        n_components=None if identity or n_components is None else min(n_components, Y.shape[1]),
+        solver="convex" if identity else solver_from(step.solver, Y.shape[1], rank, relation.n_samples),
+        n_components=rank,
         tol=settings.tol,
         max_iter=settings.max_iter,
         anchors=anchors_from(step.anchors, len(Z)),

@@ -12,7 +12,10 @@ from samekind.store import FeatureGroups
 
 FEW_GROUPS = 100  # up to so many, all are scored exactly in every round
 AROUND_IDENTITY = 0.1  # ridge of step 2 around the identity
-MANY_SAMPLES = 8_000  # from so many on, step 2 starts on a sample
+MANY_SAMPLES = 8_000  # from so many on, the factored solver of step 2 starts on a sample
+# With more dimensions than this a convex step costs as much as its eigendecomposition, unless samples are many.
+LARGEST_CONVEX = 600
+SAMPLES_PER_DIMENSION = 5  # with more samples than this per dimension, their pairs cost more than that
 
 
 def check_choice(name: str, value: Any, choices: Sequence[str]) -> None:
@@ -86,6 +89,18 @@ def search_from(search: Any, n_groups: int) -> Literal["exact", "fast"]:
     if search == "auto":
         return "fast" if n_groups > FEW_GROUPS else "exact"
     return "fast" if search == "fast" else "exact"
+
+
+def solver_from(
+    solver: Any, n_features: int, n_components: int | None, n_samples: int
+) -> Literal["convex", "factored"]:
+    """`"auto"`: factored where the factor is narrow, as its gradient is then cheaper, or where the matrix is large."""
+    check_choice("solver", solver, ["auto", "convex", "factored"])
+    if solver == "auto":
+        rank = n_features if n_components is None else n_components
+        large = n_features > LARGEST_CONVEX and n_samples < SAMPLES_PER_DIMENSION * n_features
+        return "factored" if 2 * rank < n_features or large else "convex"
+    return "factored" if solver == "factored" else "convex"
 
 
 def anchors_from(anchors: Any, n_samples: int) -> int | Literal["all", "grow"]:

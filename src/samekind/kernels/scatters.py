@@ -1,4 +1,4 @@
-"""Scatter of samples in class order: within classes, of class means, and its principal axes."""
+"""Scatter of samples: within classes, of class means, and its principal axes."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -32,6 +32,7 @@ def scatters(Z: Array, class_sizes: IntArray, map_: Map) -> tuple[Matrix, Matrix
     for whole, means in map_(of_classes, _runs_of_classes(class_sizes)):
         total += whole
         between += means
+    _check_finite(total, between)
     return total / len(Z), between / len(Z)
 
 
@@ -46,6 +47,27 @@ def _runs_of_classes(class_sizes: IntArray) -> list[slice]:
     return runs
 
 
+def class_statistics(
+    Z: Array, classes: IntArray, weights: NDArray[np.float64] | None = None, rows_at_once: int = ROWS_AT_ONCE
+) -> tuple[Matrix, Matrix, Matrix, Matrix]:
+    """Of samples (N, D) of classes 0, 1, ..., K - 1 in any order: their mean (D,), the weight of each class (K,), its
+    mean, taken from that of all (K, D), and the scatter around these, summed (D, D).
+    """
+    weights = np.ones(len(Z)) if weights is None else weights
+    sizes: Matrix = np.bincount(classes, weights).astype(np.float64)
+    parts = [slice(start, start + rows_at_once) for start in range(0, len(Z), rows_at_once)]
+    mean = sum(weights[part] @ Z[part].astype(np.float64) for part in parts) / sizes.sum()
+    sums, products = np.zeros((len(sizes), Z.shape[1])), np.zeros((Z.shape[1], Z.shape[1]))
+    for part in parts:
+        wide = Z[part].astype(np.float64) - mean
+        weighted = wide * np.sqrt(weights[part])[:, np.newaxis]
+        products += weighted.T @ weighted
+        np.add.at(sums, classes[part], wide * weights[part][:, np.newaxis])
+    centres = sums / sizes[:, np.newaxis]
+    by_size = centres * np.sqrt(sizes)[:, np.newaxis]
+    return mean, sizes, centres, products - by_size.T @ by_size
+
+
 def principal_deviations(Z: Array, class_sizes: IntArray) -> tuple[NDArray[np.float64], Matrix]:
     """Standard deviations along the principal axes of centred samples, falling, and the axes (columns).
 
@@ -57,10 +79,7 @@ def principal_deviations(Z: Array, class_sizes: IntArray) -> tuple[NDArray[np.fl
         for part in _parts(Z, class_sizes):
             squares += (part**2).sum(axis=0)
     deviations = np.sqrt(squares / len(Z))
-    if not np.isfinite(deviations).all():
-        raise ValueError(
-            "The variances of the features are not finite: they are too large for their precision. Scale them down."
-        )
+    _check_finite(deviations)
     units = np.where(deviations > 0, deviations, 1.0)
     for part in _parts(Z, class_sizes):
         part /= units
@@ -69,6 +88,13 @@ def principal_deviations(Z: Array, class_sizes: IntArray) -> tuple[NDArray[np.fl
     root = np.sqrt(np.maximum(shares, 0))[:, np.newaxis] * vectors.T * deviations
     _, lengths, axes = scipy.linalg.svd(root, check_finite=False)
     return lengths, np.ascontiguousarray(axes.T)
+
+
+def _check_finite(*variances: Matrix) -> None:
+    if not all(np.isfinite(each).all() for each in variances):
+        raise ValueError(
+            "The variances of the features are not finite: they are too large for their precision. Scale them down."
+        )
 
 
 def _parts(Z: Array, class_sizes: IntArray) -> Iterator[Matrix]:

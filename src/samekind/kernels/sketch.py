@@ -232,7 +232,6 @@ class SketchedLaplacian:
         return threading.local()
 
 
-Into: TypeAlias = Callable[[SplitForm], Split]  # what the weights make of the form
 Same: TypeAlias = Callable[[Samples, Samples], tuple[IntArray, IntArray]]  # of a tile: its pairs of one class
 
 
@@ -253,14 +252,19 @@ class Range:
         Y[:, 0] = n_samples
         return cls(_orthonormal(Y, rank))
 
-    def sketch(
-        self, into: Into, layout: ClassLayout, same: Same, rank: int, rng: np.random.RandomState
-    ) -> tuple[SketchedLaplacian, "Range"]:
-        """The Laplacian with its smooth part in these directions, and directions for the next round, `rank` of them."""
+    def with_probes(self, rank: int, rng: np.random.RandomState) -> Array:
+        """Q and random probes (N, r + p): what the smooth part is to be multiplied by, for `rank` directions next."""
+        n, r = self.Q.shape
+        probes = rng.standard_normal((n, PROBES + max(0, rank - r))).astype(np.float32)
+        return np.hstack([self.Q, probes])
+
+    def sketch(self, split: Split, Y: Array, layout: ClassLayout, rank: int) -> tuple[SketchedLaplacian, "Range"]:
+        """The Laplacian with its smooth part in these directions, and directions for the next round, `rank` of them.
+
+        `split` is what the weights make of `Y`, the directions `with_probes`.
+        """
         r = self.Q.shape[1]
-        probes = rng.standard_normal((layout.n_samples, PROBES + max(0, rank - r))).astype(np.float32)
-        split = into(SplitForm(np.hstack([self.Q, probes]), layout, same))
-        Q = self.Q.astype(np.float64)
+        Q, probes = self.Q.astype(np.float64), Y[:, r:]
         B = symmetrised(Q.T @ split.others[:, :r])
         of_probes = split.others[:, r:]
         rest = of_probes - Q @ (B @ (Q.T @ probes))

@@ -1,5 +1,6 @@
 """What training produces and use needs. Nothing here imports a solver.
 
+    BlockMetric   what step 1 learns: a small metric for each chosen feature group
     Basis         the chosen feature groups and U_k of each: array, store or picture features -> features of step 2
     Metric        a basis and components over it, with all that use needs: distance, threshold, mirror images
     Calibration   probabilities and thresholds at false match rates, from classes left out

@@ -8,14 +8,13 @@ of n samples with mean z has the posterior mean n b / (1 + n b) z and variance b
 class means and the scatter around them, and no sample.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from samekind.compute.tiles import runs
+from samekind.kernels.scatters import class_statistics
 from samekind.kernels.similarity import similarity_directions
 from samekind.kernels.spectral import Matrix, symmetrised
 from samekind.kernels.types import Array, IntArray
@@ -62,7 +61,7 @@ def fit_two_covariance(
     direction. That of B counts as `prior_classes` classes whose centres vary equally in all directions. It ends after
     `max_iter` rounds, or once a round gains less than `tol` a sample.
     """
-    statistics = ClassStatistics.from_samples(Z, classes, sample_weight, rows_at_once)
+    statistics = ClassStatistics(*class_statistics(Z, classes, sample_weight, rows_at_once), rows_at_once)
     prior = statistics.prior(shrinkage, prior_classes)
     between, within = statistics.first_guess(prior)
     objectives = []
@@ -84,28 +83,6 @@ class ClassStatistics:
     centres: Matrix  # (K, D), from the mean
     scatter: Matrix  # (D, D), around the centres
     rows_at_once: int = ROWS_AT_ONCE
-
-    @classmethod
-    def from_samples(
-        cls,
-        Z: Array,
-        classes: IntArray,
-        sample_weight: NDArray[np.float64] | None = None,
-        rows_at_once: int = ROWS_AT_ONCE,
-    ) -> ClassStatistics:
-        weights = np.ones(len(Z)) if sample_weight is None else sample_weight
-        sizes: Array = np.bincount(classes, weights).astype(np.float64)
-        parts = runs(len(Z), rows_at_once)
-        mean = sum(weights[part] @ Z[part].astype(np.float64) for part in parts) / sizes.sum()
-        sums, products = np.zeros((len(sizes), Z.shape[1])), np.zeros((Z.shape[1], Z.shape[1]))
-        for part in parts:
-            wide = Z[part].astype(np.float64) - mean
-            weighted = wide * np.sqrt(weights[part])[:, np.newaxis]
-            products += weighted.T @ weighted
-            np.add.at(sums, classes[part], wide * weights[part][:, np.newaxis])
-        centres = sums / sizes[:, np.newaxis]
-        by_size = centres * np.sqrt(sizes)[:, np.newaxis]
-        return cls(mean, sizes, centres, products - by_size.T @ by_size, rows_at_once)
 
     def mean_variance(self) -> float:
         """Mean variance within classes over all directions; where it is 0, a small share of that between classes."""

@@ -16,6 +16,8 @@ from samekind.store.base import centred
 from samekind.store.whiten import WhitenedStore
 
 KEPT_BYTES = 2**25  # all groups of a small store are kept, centred
+BATCH_GROUPS, BATCH_BYTES = 16, 2**25  # groups that a thread goes through at once, and the bytes they may take
+FEWEST_BATCHES = 2  # however few the groups; the same for any number of threads
 
 
 class Stack(NamedTuple):
@@ -66,6 +68,12 @@ class Sources:
         """
         named = np.asarray(groups, dtype=np.intp)
         return self._stacked(named) if self._kept is None else Stack(self._kept.Z[named], None)
+
+    def batches(self, groups: Sequence[int]) -> list[Sequence[int]]:
+        """Groups in runs, as one thread goes through them at once."""
+        share = max(1, -(-len(groups) // FEWEST_BATCHES))
+        n = min(BATCH_GROUPS, max(1, BATCH_BYTES // self.largest), share)
+        return [groups[start : start + n] for start in range(0, len(groups), n)]
 
     def _stacked(self, named: IntArray) -> Stack:
         numbers = named if self.whitening is None else self.whitening.groups[named]

@@ -8,7 +8,6 @@ import pytest
 
 from samekind.kernels.spectral import leading_factor
 from samekind.solvers.joint import site as joint_site
-from samekind.solvers.joint.algorithm import LARGEST_CONVEX, choose_solver
 from samekind.solvers.joint.problem import JointProblem
 from samekind.solvers.optimise.projected import minimise
 from tests import cases, oracle
@@ -313,31 +312,6 @@ def test_features_too_large_for_their_precision_are_named(loss, solver):
     case = cases.case(loss, spread=1e25, dtype=np.float32)
     with np.errstate(all="ignore"), pytest.raises(ValueError, match="not finite"):
         solve_joint(JointProblem(case.objective, case.Z, RIDGE), solver=solver)
-
-
-@pytest.mark.parametrize(
-    ("n_features", "n_components", "n_samples", "chosen"),
-    [
-        (10, None, 100, "convex"),
-        (10, 5, 100, "convex"),
-        (10, 4, 100, "factored"),
-        (LARGEST_CONVEX, None, 100, "convex"),
-        (LARGEST_CONVEX + 1, None, 100, "factored"),
-        (1000, None, 4_999, "factored"),
-        (1000, None, 5_000, "convex"),
-        (1000, 499, 5_000, "factored"),
-    ],
-)
-def test_auto_takes_the_cheaper_solver(n_features, n_components, n_samples, chosen):
-    assert choose_solver(n_features, n_components, n_samples) == chosen
-
-
-@pytest.mark.parametrize("n_components", [2, None])
-def test_auto_is_the_solver_it_names(loss, n_components):
-    auto = solve_joint(small_problem(loss), n_components=n_components, tol=1e-4)
-    named = solve_joint(small_problem(loss), solver=auto.solver, n_components=n_components, tol=1e-4)
-    assert auto.solver == choose_solver(WIDTH, n_components, 100)
-    np.testing.assert_array_equal(auto.L, named.L)
 
 
 # float32 knows f to about 1e-6

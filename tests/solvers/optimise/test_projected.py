@@ -262,12 +262,12 @@ def test_a_first_curvature_far_off_costs_a_few_looks_only():
     case = cases.case("triplet")
     problem, similar = (JointProblem(case.objective, case.Z, ridge) for ridge in (0.1, 0.11))
     start, options = np.zeros((6, 6)), {"tol": 1e-6, "max_iter": 500}
-    last = minimise(problem, start, **options).curvature
+    last = minimise(problem, start, **options).hint
     warm, flat, steep = (minimise(similar, start, curvature=guess, **options) for guess in (last, 1e-6, 1e6 * last))
     assert max(flat.n_evaluations, steep.n_evaluations) <= warm.n_evaluations + 12
     assert warm.value == pytest.approx(flat.value, rel=1e-6)
     assert warm.value == pytest.approx(steep.value, rel=1e-6)
-    assert last / 100 < warm.curvature < last * 100
+    assert last / 100 < warm.hint < last * 100
 
 
 # -- going on from a saved state --------------------------------------------------------------------------------------
@@ -275,7 +275,7 @@ def test_a_first_curvature_far_off_costs_a_few_looks_only():
 
 def assert_same_solution(one, other):
     assert one.x.tobytes() == other.x.tobytes()
-    for name in ("value", "gap", "n_iter", "n_evaluations", "converged", "curvature"):
+    for name in ("value", "gap", "n_iter", "n_evaluations", "converged", "hint"):
         assert getattr(one, name) == getattr(other, name), name
 
 

@@ -9,10 +9,11 @@ import pytest
 from sklearn.datasets import load_digits
 
 from samekind.compute.sources import FactoredDistances, PresentDistances
+from samekind.model.block_metric import BlockMetric
 from samekind.solvers.joint.problem import JointProblem
 from samekind.solvers.optimise.projected import minimise
 from samekind.solvers.selection import SelectionOptions, select_groups
-from samekind.solvers.selection.blocks import BlockMetric, BlockProblem, curvature_by_scale
+from samekind.solvers.selection.blocks import BlockProblem, curvature_by_scale
 from samekind.solvers.selection.scoring import Scoring
 from samekind.solvers.selection.site import SelectionSite
 from samekind.store import ArrayStore, FeatureGroups
@@ -62,7 +63,7 @@ def state_after(loss, n_steps, *, room=cases.PLENTY, dtype=np.float64, spread=1.
 
 def group_scores(state, objective, groups, norm="frobenius"):
     scoring = Scoring(SelectionSite(objective, state.store, cases.PLENTY), RIDGE, norm)
-    return scoring.exact(scoring.objective.weights(state.present).kept(), groups, state.metric)
+    return scoring.exact(scoring.site.objective.weights(state.present).kept(), groups, state.metric)
 
 
 def whole_matrix(metric, groups, n_features):

@@ -9,8 +9,9 @@ import pytest
 from samekind.compute.sources import PresentDistances
 from samekind.kernels.laplacian import BlockForm
 from samekind.kernels.spectral import leading_factor
+from samekind.model.block_metric import BlockMetric
 from samekind.solvers.optimise.projected import minimise
-from samekind.solvers.selection.blocks import BlockMetric, BlockProblem
+from samekind.solvers.selection.blocks import BlockProblem
 from samekind.solvers.selection.scoring import Scoring
 from samekind.solvers.selection.search import ExactSearch, LazyOptions, LazySearch
 from samekind.solvers.selection.site import SelectionSite
@@ -69,11 +70,11 @@ def scoring_of(loss, store, X, labels, norm="frobenius", n_jobs=1):
 
 def rounds(scoring, choose, n_rounds):
     """Algorithm 1, `choose(weights, metric, n_rounds)` being its line 4."""
-    objective = scoring.objective
+    objective = scoring.site.objective
     present, metric = PresentDistances(objective.plan, objective.dtype, cases.PLENTY), BlockMetric()
     for t in range(n_rounds):
         k = choose(objective.weights(present).kept(), metric, t)
-        Z = centred(scoring.store.panel([k], scoring.rows))
+        Z = centred(scoring.site.store.panel([k], scoring.site.rows))
         problem = BlockProblem(objective, Z, RIDGE, present, metric.norm(), metric.block(k, Z.shape[1]))
         solution = minimise(problem, problem.start, tol=1e-2, max_iter=40)
         alpha, A = problem.unpack(solution.x)
@@ -95,7 +96,7 @@ def choices(finder, scoring, n_rounds):
 
 
 def all_groups(scoring):
-    return list(range(len(scoring.store.group_sizes)))
+    return list(range(len(scoring.site.store.group_sizes)))
 
 
 # -- every group sketched, nothing missed ------------------------------------------------------------------------------
@@ -150,10 +151,10 @@ def test_with_every_group_sketched_it_chooses_as_the_exact_search(loss, kind, no
 def test_with_every_group_of_a_sample_sketched_it_chooses_as_an_exact_search_of_the_sample(loss, sample):
     X, labels = planted()
     scoring = scoring_of(loss, array_store(X, 2), X, labels)
-    objective = getattr(scoring.objective, sample)(20, np.random.RandomState(0))
-    scoring = Scoring(SelectionSite(objective, scoring.store, cases.PLENTY), RIDGE, "frobenius")
+    objective = getattr(scoring.site.objective, sample)(20, np.random.RandomState(0))
+    scoring = Scoring(SelectionSite(objective, scoring.site.store, cases.PLENTY), RIDGE, "frobenius")
     groups = all_groups(scoring)
-    weights = scoring.objective.weights(cases.under(X[scoring.rows], np.zeros((80, 80)))).kept()
+    weights = scoring.site.objective.weights(cases.under(X[scoring.site.rows], np.zeros((80, 80)))).kept()
     fast, exact = (
         finder.best(weights, BlockMetric(), 0)
         for finder in (LazySearch(scoring, groups, 0, EXHAUSTIVE), ExactSearch(scoring, groups))
@@ -175,7 +176,7 @@ def test_sketched_scores_are_those_of_their_group_in_any_order(loss):
     X, labels = planted()
     scoring = scoring_of(loss, array_store(X, 2), X, labels)
     finder = LazySearch(scoring, all_groups(scoring), 0, EXHAUSTIVE)
-    weights = scoring.objective.weights(cases.under(X[scoring.rows], 0.02 * np.eye(80, dtype=np.float32)))
+    weights = scoring.site.objective.weights(cases.under(X[scoring.site.rows], 0.02 * np.eye(80, dtype=np.float32)))
     _, laplacian = finder._sketch(weights, 0)
     order = np.random.default_rng(0).permutation(40).tolist()
     metric = BlockMetric()
@@ -187,7 +188,7 @@ def test_sketched_scores_are_those_of_their_group_in_any_order(loss):
 def test_the_groups_of_no_one_have_no_scores():
     X, labels = planted()
     scoring = scoring_of("triplet", array_store(X, 2), X, labels)
-    weights = scoring.objective.weights(cases.under(X[scoring.rows], np.zeros((80, 80))))
+    weights = scoring.site.objective.weights(cases.under(X[scoring.site.rows], np.zeros((80, 80))))
     _, laplacian = LazySearch(scoring, all_groups(scoring), 0, EXHAUSTIVE)._sketch(weights, 0)
     assert scoring.sketched(laplacian, [], BlockMetric()).shape == (0,)
 
@@ -206,8 +207,8 @@ def test_whitening_of_unlike_directions_far_from_zero_leaves_the_scores_right(of
     raw = array_store(X, 6)
     store = WhitenedStore(raw, Whitening.learned(raw, np.arange(80), dims=None))
     scoring = scoring_of("triplet", store, X, labels)
-    Z = X[scoring.rows] - X.mean(axis=0)
-    weights = scoring.objective.weights(cases.under(Z, 0.05 * np.eye(60, dtype=np.float32)))
+    Z = X[scoring.site.rows] - X.mean(axis=0)
+    weights = scoring.site.objective.weights(cases.under(Z, 0.05 * np.eye(60, dtype=np.float32)))
     _, laplacian = LazySearch(scoring, all_groups(scoring), 0, EXHAUSTIVE)._sketch(weights, 0)
     sketched = scoring.sketched(laplacian, all_groups(scoring), BlockMetric())
     np.testing.assert_allclose(sketched, scoring.exact(weights, all_groups(scoring), BlockMetric()), rtol=0.02)
@@ -299,7 +300,7 @@ def test_all_groups_are_sketched_again_once_the_loss_has_fallen_by_a_share(loss)
     losses, sketched = [], []
 
     def choose(weights, metric, t):
-        losses.append(weights.into(BlockForm(X[scoring.rows, :2], [slice(0, 2)]))[0])
+        losses.append(weights.into(BlockForm(X[scoring.site.rows, :2], [slice(0, 2)]))[0])
         choice = finder.best(weights, metric, t)
         sketched.append(choice.details["sketched"])
         return choice.group
@@ -317,7 +318,9 @@ def test_all_groups_are_sketched_again_once_the_loss_has_fallen_by_a_share(loss)
 def test_the_best_of_those_sketched_are_scored_exactly_and_the_best_of_these_is_chosen():
     X, labels = mixed()
     scoring = scoring_of("pairwise", array_store(X, 3), X, labels)
-    weights = scoring.objective.weights(cases.under(X[scoring.rows], 0.01 * np.eye(180, dtype=np.float32))).kept()
+    weights = scoring.site.objective.weights(
+        cases.under(X[scoring.site.rows], 0.01 * np.eye(180, dtype=np.float32))
+    ).kept()
     for n_exact in (1, 4):
         finder = LazySearch(scoring, all_groups(scoring), 0, replace(LAZY, n_exact=n_exact))
         choice = finder.best(weights, BlockMetric(), 0)
@@ -433,7 +436,7 @@ def test_where_no_group_helps_the_best_score_is_zero(loss, strict_warnings):
     X, labels = np.zeros((36, 80), np.float32), planted()[1]
     scoring = scoring_of(loss, array_store(X, 2), X, labels)
     choice = LazySearch(scoring, all_groups(scoring), 0, LAZY).best(
-        scoring.objective.weights(cases.under(X, np.zeros((80, 80)))), BlockMetric(), 0
+        scoring.site.objective.weights(cases.under(X, np.zeros((80, 80)))), BlockMetric(), 0
     )
     assert choice.score == 0
     assert choice.details["sketch_error"] == 0

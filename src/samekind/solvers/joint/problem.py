@@ -4,9 +4,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from samekind.compute.site import Recipe
 from samekind.kernels.spectral import Matrix, eigh, estimated_gap, project_trace_ball
 from samekind.kernels.types import Array
-from samekind.solvers.joint.site import Euclidean, GramOfFeatures, JointSite, LaplacianOfCodes, Quadratic
+from samekind.solvers.joint.site import JointSite, euclidean, gram_of_features, laplacian_of_codes, quadratic
 from samekind.solvers.optimise.projected import PairsProblem, strongly_convex_bound
 
 
@@ -36,25 +37,25 @@ class JointProblem(PairsProblem):
 
     def batch_values(self, A: Matrix) -> Array:
         """f as each batch of a sample's anchors estimates it."""
-        return self.objective.batch_values(Quadratic(A)) + self._penalty(A)
+        return self.objective.batch_values(Recipe(quadratic, A)) + self._penalty(A)
 
     def factored_batch_values(self, L: Matrix) -> Array:
-        return self.objective.batch_values(Euclidean(L)) + self._factored_penalty(L)
+        return self.objective.batch_values(Recipe(euclidean, L)) + self._factored_penalty(L)
 
     @property
     def n_features(self) -> int:
         return int(self.Z.shape[1])
 
     def value(self, A: Matrix) -> float:
-        return self.objective.value(Quadratic(A)) + self._penalty(A)
+        return self.objective.value(Recipe(quadratic, A)) + self._penalty(A)
 
     def value_and_gradient(self, A: Matrix) -> tuple[float, Matrix]:
-        loss, G = self._gram(Quadratic(A))
+        loss, G = self._loss_and(Recipe(gram_of_features), Recipe(quadratic, A))
         return loss + self._penalty(A), G + self.ridge * _less_identity(A, self.centre)
 
     def value_and_gradient_at(self, L: Matrix) -> tuple[float, Matrix]:
         """f and its gradient by A at A = L L^T, without forming Z A, which has the size of Z."""
-        loss, G = self._gram(Euclidean(L))
+        loss, G = self._loss_and(Recipe(gram_of_features), Recipe(euclidean, L))
         G += self.ridge * L @ L.T
         return loss + self._factored_penalty(L), _less_identity(G, self.ridge * self.centre)
 
@@ -75,20 +76,20 @@ class JointProblem(PairsProblem):
     def factored_value_and_gradient(self, L: Matrix) -> tuple[float, Matrix]:
         """f(L L^T) and its gradient `2 (G + ridge (L L^T - centre I)) L`; from `(S - W - W^T) Z L` when L is narrow."""
         if 2 * L.shape[1] < self.n_features:
-            product: tuple[float, Matrix] = self.objective.value_and_form(Euclidean(L), LaplacianOfCodes(L))
-            loss, GL = product[0], self._transposed_times(product[1])
+            loss, V = self._loss_and(Recipe(laplacian_of_codes, L), Recipe(euclidean, L))
+            GL = self._transposed_times(V)
         else:
-            loss, G = self._gram(Euclidean(L))
+            loss, G = self._loss_and(Recipe(gram_of_features), Recipe(euclidean, L))
             GL = G @ L
         return loss + self._factored_penalty(L), 2 * (GL + self.ridge * L @ (L.T @ L) - self.ridge * self.centre * L)
 
     def factored_value(self, L: Matrix) -> float:
         """f(L L^T)"""
-        return self.objective.value(Euclidean(L)) + self._factored_penalty(L)
+        return self.objective.value(Recipe(euclidean, L)) + self._factored_penalty(L)
 
-    def _gram(self, distances: Quadratic | Euclidean) -> tuple[float, Matrix]:
-        """loss(D) and its gradient by A."""
-        made: tuple[float, Matrix] = self.objective.value_and_form(distances, GramOfFeatures())
+    def _loss_and(self, form: Recipe, distances: Recipe) -> tuple[float, Matrix]:
+        """loss(D), and a form of its weights."""
+        made: tuple[float, Matrix] = self.objective.value_and_form(distances, form)
         return made
 
     def _transposed_times(self, V: Matrix) -> Matrix:

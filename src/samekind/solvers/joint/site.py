@@ -1,13 +1,11 @@
 """Where step 2 is done: the features, and the recipes that are opened there. A or L travels, Z does not."""
 
-from __future__ import annotations
-
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from samekind.compute.site import Recipe, Share, Site
+from samekind.compute.site import Share, Site
 from samekind.compute.sources import FactoredDistances
 from samekind.kernels.laplacian import GramForm, ProductForm
 from samekind.kernels.spectral import Matrix
@@ -30,7 +28,9 @@ class JointSite(Site):
     def times(self, M: Matrix) -> Array:
         """Z M; that of the last M is remembered, since distances and gradient need the same."""
         if self._last is None or not np.array_equal(self._last[0], M):
-            self._last = M.copy(), product(self.objective, self.Z, M)
+            narrow = M.astype(self.Z.dtype)
+            parts = self.objective.over_blocks(lambda rows: self.Z[rows] @ narrow)
+            self._last = M.copy(), np.concatenate(list(parts))
         return self._last[1]
 
     def release(self) -> None:
@@ -38,45 +38,24 @@ class JointSite(Site):
         self._last = None
 
 
-def product(objective: Objective, Z: Array, M: Matrix) -> Array:
-    """Z M"""
-    M = M.astype(Z.dtype)
-    return np.concatenate(list(objective.over_blocks(lambda rows: Z[rows] @ M)))
+# -- what recipes make here ------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class Quadratic(Recipe):
+def quadratic(site: JointSite, leaves: Share, A: Matrix) -> FactoredDistances:
     """D(A; Z)"""
-
-    A: Matrix
-
-    def open(self, site: JointSite, leaves: Share) -> FactoredDistances:
-        return FactoredDistances.quadratic(site.Z, site.times(self.A))
+    return FactoredDistances.quadratic(site.Z, site.times(A))
 
 
-@dataclass(frozen=True, eq=False)
-class Euclidean(Recipe):
+def euclidean(site: JointSite, leaves: Share, L: Matrix) -> FactoredDistances:
     """D(L L^T; Z)"""
-
-    L: Matrix
-
-    def open(self, site: JointSite, leaves: Share) -> FactoredDistances:
-        return FactoredDistances.euclidean(site.times(self.L))
+    return FactoredDistances.euclidean(site.times(L))
 
 
-@dataclass(frozen=True)
-class GramOfFeatures(Recipe):
+def gram_of_features(site: JointSite, leaves: Share) -> GramForm:
     """The gradient by A."""
-
-    def open(self, site: JointSite, leaves: Share) -> GramForm:
-        return GramForm(site.Z)
+    return GramForm(site.Z)
 
 
-@dataclass(frozen=True, eq=False)
-class LaplacianOfCodes(Recipe):
+def laplacian_of_codes(site: JointSite, leaves: Share, L: Matrix) -> ProductForm:
     """`(S - W - W^T) Z L`"""
-
-    L: Matrix
-
-    def open(self, site: JointSite, leaves: Share) -> ProductForm:
-        return ProductForm(site.times(self.L))
+    return ProductForm(site.times(L))

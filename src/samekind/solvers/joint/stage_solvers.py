@@ -2,65 +2,37 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, Protocol, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
-from samekind.kernels.scatters import scatters
-from samekind.kernels.spectral import Matrix, eigh, principal_axes, rank_of, with_fixed_signs
+from samekind.kernels.principal import leading_directions
+from samekind.kernels.spectral import Matrix, principal_axes, rank_of
 from samekind.kernels.types import Array
 from samekind.solvers.joint.problem import JointProblem
-from samekind.solvers.joint.schedule import SETTLED
 from samekind.solvers.joint.state import JointState
 from samekind.solvers.optimise import factored, projected
-from samekind.solvers.optimise.certificate import Certificate
 from samekind.solvers.optimise.preconditioner import Preconditioned, Preconditioner
+from samekind.solvers.optimise.projected import Solution
 from samekind.solvers.optimise.within_class import WithinClassWhitening
 
 FIRST_RANK = 16  # smallest rank at which the staircase begins
 MOST_FITTINGS = 30  # doublings, and halvings, of the first distances
 FILLING = 0.01  # length of the random columns of the first factor, relative to the others
+SETTLED = 0.05  # share of `tol`: descent at a fixed rank ends when an iteration's relative gain is below it
 
 SolverName: TypeAlias = Literal["convex", "factored"]
 StageObserver: TypeAlias = Callable[[projected.Progress[Any]], bool]  # ends a stage by returning True
 
 
 @dataclass(frozen=True)
-class StageResult:
-    point: Matrix
-    n_iter: int
-    n_evaluations: int
-    converged: bool
-    certificate: Certificate | None
-    hint: float | None  # curvature or scale, for the next stage
-    bound: float = -np.inf  # a lower bound of f
+class ConvexSolver:
+    """Solves a stage over a point that is A."""
 
-
-@dataclass(frozen=True)
-class StageSolver(Protocol):
-    """Solves the stages of step 2 over a point that is A (convex) or L (factored)."""
-
-    name: ClassVar[SolverName]
+    name: ClassVar[SolverName] = "convex"
     n_components: int | None
     tol: float
     preconditioner: Preconditioner
-
-    def first(self, stage: JointProblem, seed: int) -> Matrix: ...
-
-    def descend(
-        self, stage: JointProblem, state: JointState, max_iter: int, observe: StageObserver, *, certified: bool
-    ) -> StageResult: ...
-
-    def batch_values(self, stage: JointProblem, point: Matrix) -> Array: ...
-
-    def factor(self, point: Matrix) -> Matrix: ...
-
-    def rank(self, point: Matrix) -> int: ...
-
-
-@dataclass(frozen=True)
-class ConvexSolver(StageSolver):
-    name = "convex"
 
     def first(self, stage: JointProblem, seed: int) -> Matrix:
         """The ridge's centre, as far as the trace bound allows: 0 in the paper."""
@@ -68,9 +40,8 @@ class ConvexSolver(StageSolver):
 
     def descend(
         self, stage: JointProblem, state: JointState, max_iter: int, observe: StageObserver, *, certified: bool
-    ) -> StageResult:
+    ) -> Solution:
         """Descend in the preconditioner's coordinates; callers and observers get A."""
-        resume = state.run if isinstance(state.run, projected.ProjectedState) else None
         by = self.preconditioner
         solution = projected.minimise(
             Preconditioned(stage, by),
@@ -78,18 +49,9 @@ class ConvexSolver(StageSolver):
             tol=self.tol,
             max_iter=max_iter,
             observe=lambda now: observe(replace(now, x=by.metric(now.x))),
-            resume=resume,
-            curvature=state.hint,
+            resume=state.run if isinstance(state.run, projected.ProjectedState) else None,
         )
-        return StageResult(
-            by.metric(solution.x),
-            solution.n_iter,
-            solution.n_evaluations,
-            solution.converged,
-            None,
-            solution.curvature,
-            solution.value - solution.gap,
-        )
+        return replace(solution, x=by.metric(solution.x))
 
     def batch_values(self, stage: JointProblem, point: Matrix) -> Array:
         return stage.batch_values(point)
@@ -102,8 +64,13 @@ class ConvexSolver(StageSolver):
 
 
 @dataclass(frozen=True)
-class FactoredSolver(StageSolver):
-    name = "factored"
+class FactoredSolver:
+    """Solves a stage over a point that is L."""
+
+    name: ClassVar[SolverName] = "factored"
+    n_components: int | None
+    tol: float
+    preconditioner: Preconditioner
     coordinates: WithinClassWhitening
 
     def most(self, stage: JointProblem) -> int:
@@ -115,15 +82,9 @@ class FactoredSolver(StageSolver):
         L = self._discriminants(stage, seed)
         if not stage.centre:
             return L
-        axes = stage.centre**0.5 * self._principal_axes(stage, self.most(stage))
+        axes = stage.centre**0.5 * leading_directions(stage.Z, self.most(stage)).astype(np.float64)
         axes = factored.within_trace(axes, stage.trace_bound)
         return axes if stage.factored_value(axes) < stage.factored_value(L) else L
-
-    def _principal_axes(self, stage: JointProblem, rank: int) -> Matrix:
-        """The leading eigenvectors of Z's scatter."""
-        objective = stage.objective
-        total, _ = scatters(stage.Z, objective.relation.class_sizes, objective.executor.map)
-        return with_fixed_signs(eigh(total)[1][:, ::-1][:, :rank])
 
     def _discriminants(self, stage: JointProblem, seed: int) -> Matrix:
         """The leading directions between classes, scaled to fit f; short random ones where there are fewer."""
@@ -150,10 +111,9 @@ class FactoredSolver(StageSolver):
 
     def descend(
         self, stage: JointProblem, state: JointState, max_iter: int, observe: StageObserver, *, certified: bool
-    ) -> StageResult:
+    ) -> Solution:
         """Climb the staircase of ranks unless the rank is fixed; on a sample, to a tolerance that its noise allows."""
-        certified = certified or self.n_components is None
-        made = factored.minimise_factored(
+        return factored.minimise_factored(
             stage,
             state.start,
             max_rank=self.most(stage),
@@ -166,7 +126,6 @@ class FactoredSolver(StageSolver):
             coordinates=self.coordinates,
             preconditioner=self.preconditioner,
         )
-        return StageResult(made.L, made.n_iter, made.n_evaluations, made.converged, made.certificate, made.scale)
 
     def batch_values(self, stage: JointProblem, point: Matrix) -> Array:
         return stage.factored_batch_values(point)
@@ -176,3 +135,6 @@ class FactoredSolver(StageSolver):
 
     def rank(self, point: Matrix) -> int:
         return int(point.shape[1])
+
+
+StageSolver: TypeAlias = ConvexSolver | FactoredSolver

@@ -6,6 +6,7 @@
       within_class   coordinates whitened within classes
     preconditioner   coordinates in which the scale of features does not matter
     certificate      how far a metric is from the optimum
+    problem          what a descent needs to know of a problem
 
 `solvers.selection` and `solvers.joint` call the two descents; these use only the value, gradient and
 projection of a problem.

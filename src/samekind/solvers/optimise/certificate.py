@@ -1,19 +1,11 @@
 """How far a metric is from the optimum: a bound from convexity, for any solver."""
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
 from samekind.kernels.spectral import Matrix, eigh
-from samekind.solvers.optimise.projected import ProjectedProblem
-
-
-class ConvexMetricProblem(ProjectedProblem, Protocol):
-    """min f(A) over A >= 0, tr A <= trace_bound."""
-
-    @property
-    def trace_bound(self) -> float: ...
+from samekind.solvers.optimise.problem import MetricProblem
 
 
 @dataclass(frozen=True)
@@ -37,7 +29,7 @@ class Certificate:
 
 
 def certify(
-    problem: ConvexMetricProblem,
+    problem: MetricProblem,
     A: Matrix,
     rank: int,
     tol: float,

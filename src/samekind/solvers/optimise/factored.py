@@ -11,16 +11,17 @@ follows from the state of its leg, so that a run can be resumed in the middle of
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 
 from samekind.checkpoint import Resumable
 from samekind.kernels.spectral import Matrix, estimated_gap, principal_axes
 from samekind.solvers.optimise import lbfgs
-from samekind.solvers.optimise.certificate import Certificate, ConvexMetricProblem, certify
+from samekind.solvers.optimise.certificate import Certificate, certify
 from samekind.solvers.optimise.preconditioner import Preconditioner
-from samekind.solvers.optimise.projected import Progress
+from samekind.solvers.optimise.problem import MetricProblem
+from samekind.solvers.optimise.projected import Progress, Solution
 from samekind.solvers.optimise.within_class import WithinClassWhitening
 
 Leg: TypeAlias = Literal["free", "sphere", "inside"]
@@ -33,45 +34,20 @@ WITHOUT_LENGTH = 1e-12  # between two legs
 NEGLIGIBLE = 1e-3  # to make place for columns along which f falls
 
 
-class FactoredProblem(ConvexMetricProblem, Protocol):
-    def factored_value_and_gradient(self, L: Matrix) -> tuple[float, Matrix]: ...
-
-
-@dataclass(frozen=True)
-class FactoredSolution:
-    L: Matrix  # columns by falling length
-    certificate: Certificate | None  # where one was asked for
-    n_iter: int
-    n_evaluations: int
-    converged: bool
-    scale: float | None  # of the last run, for a similar problem
-
-
 @dataclass(frozen=True)
 class FactoredState(Resumable):
-    """The state of a run: the leg, its L-BFGS, and counts of earlier legs."""
+    """The state of a run: the leg, and its L-BFGS, which counts the iterations of all legs."""
 
     leg: Leg
-    shape: tuple[int, ...]  # of L
     run: lbfgs.LBFGSState
     tightenings: int = 0
-    earlier_iterations: int = 0  # in the legs before this one
-    earlier_evaluations: int = 0
-
-    @property
-    def n_iter(self) -> int:
-        return self.earlier_iterations + self.run.n_iter
-
-    @property
-    def n_evaluations(self) -> int:
-        return self.earlier_evaluations + self.run.n_evaluations
 
 
 Observer: TypeAlias = Callable[[Progress[FactoredState]], bool | None]  # `x` is L
 
 
 def minimise_factored(
-    problem: FactoredProblem,
+    problem: MetricProblem,
     L0: Matrix,
     *,
     max_rank: int,
@@ -83,7 +59,7 @@ def minimise_factored(
     scale: float | None = None,
     coordinates: WithinClassWhitening | None = None,
     preconditioner: Preconditioner | None = None,
-) -> FactoredSolution:
+) -> Solution:
     """From L0, up the staircase to `max_rank` columns or to a relative gap of `tol`.
 
     `certified=False` stays at the rank of L0 and ends where L is stationary. `scale` is that of a similar problem's
@@ -91,15 +67,15 @@ def minimise_factored(
     below, the gap is estimated, in the coordinates of the `preconditioner`.
     """
     descent = _Descent(problem, tol, max_iter, observe, coordinates)
-    now = descent.started("free", L0, scale) if resume is None else resume
+    now = FactoredState("free", descent.started("free", L0, scale)) if resume is None else resume
     scatter = None if preconditioner is None else preconditioner.scatter
-    may_be_optimal = max_rank >= now.shape[0]
+    may_be_optimal = max_rank >= now.run.x.shape[0]
     while True:
         now = descent.to_stationary(now)
         L = principal_axes(within_trace(descent.factor(now), problem.trace_bound), WITHOUT_LENGTH)
         if not certified:
             converged = not descent.over(now)
-            return FactoredSolution(L, None, now.n_iter, now.n_evaluations, converged, now.run.scale)
+            return Solution(L, now.run.value, np.inf, now.run.n_iter, now.run.n_evaluations, converged, now.run.scale)
         evaluation = problem.value_and_gradient(L @ L.T)
         certificate, falling = certify(problem, L @ L.T, L.shape[1], tol, known=evaluation)
         optimal = certificate.optimal or _nearly_optimal(certificate, L @ L.T, evaluation[1], preconditioner)
@@ -112,14 +88,9 @@ def minimise_factored(
             now = descent.restarted(replace(now, tightenings=now.tightenings + 1), L)
         else:
             break
-    return FactoredSolution(
-        L,
-        certificate,
-        now.n_iter,
-        now.n_evaluations,
-        converged=optimal or not (descent.over(now) or may_be_optimal),
-        scale=now.run.scale,
-    )
+    converged = optimal or not (descent.over(now) or may_be_optimal)
+    value, gap, run = certificate.value, certificate.gap, now.run
+    return Solution(L, value, gap, run.n_iter, run.n_evaluations, converged, run.scale, certificate)
 
 
 def _nearly_optimal(certificate: Certificate, A: Matrix, G: Matrix, by: Preconditioner | None) -> bool:
@@ -130,47 +101,42 @@ def _nearly_optimal(certificate: Certificate, A: Matrix, G: Matrix, by: Precondi
     return bool(gap <= certificate.tol * abs(certificate.value))
 
 
+@dataclass
 class _Descent:
     """Runs the legs of L-BFGS for one problem and one observer."""
 
-    def __init__(
-        self,
-        problem: FactoredProblem,
-        tol: float,
-        max_iter: int,
-        observe: Observer,
-        coordinates: WithinClassWhitening | None,
-    ):
-        self.problem = problem
-        self.coordinates = coordinates
-        self.tol = tol
-        self.max_iter = max_iter
-        self.observe = observe
-        self.stopped = False
+    problem: MetricProblem
+    tol: float
+    max_iter: int
+    observe: Observer
+    coordinates: WithinClassWhitening | None
+    stopped: bool = False  # by the observer
 
     def over(self, now: FactoredState) -> bool:
-        return self.stopped or now.n_iter >= self.max_iter
+        return self.stopped or now.run.n_iter >= self.max_iter
 
     def factor(self, now: FactoredState) -> Matrix:
-        return self._surface(now.leg, now.shape).factor(now.run.x)
+        return self._surface(now.leg).factor(now.run.x)
 
-    def started(self, leg: Leg, L: Matrix, scale: float | None = None) -> FactoredState:
-        run = lbfgs.started(self._function(leg, L.shape), self._surface(leg, L.shape).vector(L), scale)
-        return FactoredState(leg, L.shape, run)
+    def started(
+        self, leg: Leg, L: Matrix, scale: float | None = None, n_iter: int = 0, n_evaluations: int = 0
+    ) -> lbfgs.LBFGSState:
+        return lbfgs.started(self._function(leg), self._surface(leg).point(L), scale, n_iter, n_evaluations)
 
-    def restarted(self, before: FactoredState, L: Matrix) -> FactoredState:
-        """The start of a leg from another factor, on the sphere if the last leg ended there."""
-        return self._followed(before, "sphere" if before.leg == "sphere" else "free", L)
+    def restarted(self, before: FactoredState, L: Matrix, leg: Leg | None = None) -> FactoredState:
+        """The start of a leg from another factor: a free one, or on the sphere if the last leg ended there."""
+        leg, run = leg or ("sphere" if before.leg == "sphere" else "free"), before.run
+        return replace(before, leg=leg, run=self.started(leg, L, run.scale, run.n_iter, run.n_evaluations))
 
     def to_stationary(self, now: FactoredState) -> FactoredState:
         """Run the legs that a rank needs, until L is stationary inside the trace bound or on it."""
         now = self._to_end_of_leg(now)
         if self._has_left(now) and not self.over(now):
-            now = self._to_end_of_leg(self._followed(now, "sphere", self.factor(now)))
+            now = self._to_end_of_leg(self.restarted(now, self.factor(now), "sphere"))
         if now.leg == "sphere" and not self.over(now):
-            now = replace(now, earlier_evaluations=now.earlier_evaluations + 1)
+            now = replace(now, run=replace(now.run, n_evaluations=now.run.n_evaluations + 1))
             if self._falls_inwards(now):
-                now = self._to_end_of_leg(self._followed(now, "inside", self.factor(now)))
+                now = self._to_end_of_leg(self.restarted(now, self.factor(now), "inside"))
         return now
 
     def _to_end_of_leg(self, now: FactoredState) -> FactoredState:
@@ -179,27 +145,18 @@ class _Descent:
 
         def listen(run: lbfgs.LBFGSState) -> bool:
             there = replace(now, run=run)
-            self.stopped = bool(self.observe(Progress(self.factor(there), run.value, there.n_iter, there)))
+            self.stopped = bool(self.observe(Progress(self.factor(there), run.value, run.n_iter, there)))
             return self.stopped or self._has_left(there)
 
         run = lbfgs.descend(
-            self._function(now.leg, now.shape),
+            self._function(now.leg),
             now.run,
             ftol=self.tol * STATIONARY / 10**now.tightenings,
-            max_iter=self.max_iter - now.earlier_iterations,
+            max_iter=self.max_iter,
             rounding=self.problem.rounding,
             observe=listen,
         )
         return replace(now, run=run)
-
-    def _followed(self, before: FactoredState, leg: Leg, L: Matrix) -> FactoredState:
-        """The start of a leg after another."""
-        return replace(
-            self.started(leg, L, before.run.scale),
-            tightenings=before.tightenings,
-            earlier_iterations=before.n_iter,
-            earlier_evaluations=before.n_evaluations,
-        )
 
     def _has_left(self, now: FactoredState) -> bool:
         """Whether a free leg is over because the trace exceeds its bound."""
@@ -210,59 +167,56 @@ class _Descent:
         _, gradient = self.problem.factored_value_and_gradient(L)
         return float(np.vdot(gradient, L)) > 0
 
-    def _surface(self, leg: Leg, shape: tuple[int, ...]) -> "_Free":
+    def _surface(self, leg: Leg) -> "_Free":
         if leg == "sphere":
-            return _Sphere(shape, self.coordinates, self.problem.trace_bound**0.5)
-        return _Free(shape, self.coordinates)
+            return _Sphere(self.coordinates, self.problem.trace_bound**0.5)
+        return _Free(self.coordinates)
 
-    def _function(self, leg: Leg, shape: tuple[int, ...]) -> lbfgs.Function:
-        onto = self._surface(leg, shape)
+    def _function(self, leg: Leg) -> lbfgs.Function:
+        onto = self._surface(leg)
 
-        def value_and_gradient(v: Matrix) -> tuple[float, Matrix]:
-            value, gradient = self.problem.factored_value_and_gradient(onto.factor(v))
-            return value, onto.pull_back(v, gradient)
+        def value_and_gradient(M: Matrix) -> tuple[float, Matrix]:
+            value, gradient = self.problem.factored_value_and_gradient(onto.factor(M))
+            return value, onto.pull_back(M, gradient)
 
         return value_and_gradient
 
 
+@dataclass(frozen=True)
 class _Free:
-    """The surface of all L, in the given coordinates if any."""
+    """The surface of all L = W M, in the given coordinates if any."""
 
-    def __init__(self, shape: tuple[int, ...], coordinates: WithinClassWhitening | None):
-        self.shape = shape
-        self.coordinates = coordinates
+    coordinates: WithinClassWhitening | None
 
-    def vector(self, L: Matrix) -> Matrix:
-        return (L if self.coordinates is None else self.coordinates.inverse @ L).ravel()
+    def point(self, L: Matrix) -> Matrix:
+        return L if self.coordinates is None else self.coordinates.inverse @ L
 
-    def factor(self, v: Matrix) -> Matrix:
-        M = v.reshape(self.shape)
+    def factor(self, M: Matrix) -> Matrix:
         return M if self.coordinates is None else self.coordinates.W @ M
 
-    def pull_back(self, v: Matrix, gradient: Matrix) -> Matrix:
-        return (gradient if self.coordinates is None else self.coordinates.W.T @ gradient).ravel()
+    def pull_back(self, M: Matrix, gradient: Matrix) -> Matrix:
+        return gradient if self.coordinates is None else self.coordinates.W.T @ gradient
 
 
+@dataclass(frozen=True)
 class _Sphere(_Free):
     """The sphere of L with ||L|| = radius: `L = radius * V / ||V||`."""
 
-    def __init__(self, shape: tuple[int, ...], coordinates: WithinClassWhitening | None, radius: float):
-        super().__init__(shape, coordinates)
-        self.radius = radius
+    radius: float
 
-    def factor(self, v: Matrix) -> Matrix:
-        V = super().factor(v)
+    def factor(self, M: Matrix) -> Matrix:
+        V = super().factor(M)
         return self.radius / float(np.linalg.norm(V)) * V
 
-    def pull_back(self, v: Matrix, gradient: Matrix) -> Matrix:
-        V = super().factor(v)
+    def pull_back(self, M: Matrix, gradient: Matrix) -> Matrix:
+        V = super().factor(M)
         length = float(np.linalg.norm(V))
         across = gradient - float(np.vdot(gradient, V)) / length**2 * V
-        return super().pull_back(v, self.radius / length * across)
+        return super().pull_back(M, self.radius / length * across)
 
 
 def _widened(
-    problem: FactoredProblem,
+    problem: MetricProblem,
     L: Matrix,
     falling: Matrix,
     max_rank: int,

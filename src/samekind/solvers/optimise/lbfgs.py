@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from samekind.checkpoint import Resumable
 
-Vector: TypeAlias = NDArray[np.float64]
+Vector: TypeAlias = NDArray[np.float64]  # of any shape
 Function: TypeAlias = Callable[[Vector], tuple[float, Vector]]  # value and gradient, in an array of its own
 
 MEMORY = 20  # pairs of steps and gradient changes that are remembered
@@ -40,13 +40,16 @@ class LBFGSState(Resumable):
     at_rest: bool = False  # no further step lowers f
 
 
-def started(function: Function, x0: Vector, scale: float | None = None) -> LBFGSState:
-    """The state before the first iteration; `scale` may be that of an earlier run on a similar function."""
+def started(
+    function: Function, x0: Vector, scale: float | None = None, n_iter: int = 0, n_evaluations: int = 0
+) -> LBFGSState:
+    """The state before the first iteration; scale and counts may be those of an earlier run on a similar function."""
     x = np.array(x0, dtype=np.float64)
     value, gradient = function(x)
     if not (np.isfinite(value) and np.isfinite(gradient).all()):
         raise ValueError("The objective is not finite where the descent starts. Start closer to zero.")
-    return LBFGSState(x, float(value), gradient, _first_scale(x, value, gradient) if scale is None else scale)
+    scale = _first_scale(x, value, gradient) if scale is None else scale
+    return LBFGSState(x, float(value), gradient, scale, n_iter=n_iter, n_evaluations=n_evaluations + 1)
 
 
 def descend(
@@ -95,10 +98,9 @@ def _iterated(function: Function, state: LBFGSState, ftol: float, rounding: floa
 def _moved(state: LBFGSState, found: _Trial, ftol: float) -> LBFGSState:
     step, change = found.x - state.x, found.gradient - state.gradient
     scale, steps, changes = state.scale, state.steps, state.changes
-    if _dot(change, change) > 0 and _dot(step, change) > CURVED * math.sqrt(_dot(step, step)) * math.sqrt(
-        _dot(change, change)
-    ):
-        scale = _dot(step, change) / _dot(change, change)
+    curving, squared = _dot(step, change), _dot(change, change)
+    if squared > 0 and curving > CURVED * math.sqrt(_dot(step, step)) * math.sqrt(squared):
+        scale = curving / squared
         steps, changes = (*steps, step)[-MEMORY:], (*changes, change)[-MEMORY:]
     return replace(
         state,

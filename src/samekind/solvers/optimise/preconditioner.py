@@ -19,7 +19,7 @@ from samekind.kernels.spectral import (
     symmetrised,
 )
 from samekind.kernels.types import Array, IntArray
-from samekind.solvers.optimise.certificate import ConvexMetricProblem
+from samekind.solvers.optimise.problem import MetricProblem
 
 CURVATURE = 0.1  # c: second derivative of either loss by a squared distance, for an undecided pair
 
@@ -90,7 +90,7 @@ class Preconditioner:
 class Preconditioned:
     """A problem over A, as one over M."""
 
-    problem: ConvexMetricProblem
+    problem: MetricProblem
     by: Preconditioner
 
     @property

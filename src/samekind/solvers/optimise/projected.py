@@ -7,17 +7,15 @@ minimised over the set by spectral projected gradient, and a line search goes to
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Generic, Protocol, TypeAlias, TypeVar
+from typing import Generic
 
 import numpy as np
-from numpy.typing import NDArray
 
 from samekind.checkpoint import Resumable
 from samekind.kernels.types import Array
 from samekind.objective import Objective
-
-Point: TypeAlias = NDArray[np.float64]
-State = TypeVar("State", bound=Resumable)
+from samekind.solvers.optimise.certificate import Certificate
+from samekind.solvers.optimise.problem import Point, ProjectedProblem, State
 
 PATIENCE = 10  # f is at rest when it falls by no more than its rounding in this many iterations
 REMEMBERED = 8  # steps that the model is made from
@@ -31,41 +29,18 @@ SUFFICIENT = 1e-4  # share of the model's slope by which f must fall
 SHORTEST = 1e-10  # step of a line search
 
 
-class ProjectedProblem(Protocol):
-    """min f(x) over a convex set."""
-
-    @property
-    def rounding(self) -> float:
-        """Relative error to be expected in a value of f."""
-        ...
-
-    @property
-    def n_projections(self) -> int:
-        """Projections that cost as much as an evaluation of f, at most `MOST_PROJECTIONS`."""
-        ...
-
-    def value_and_gradient(self, x: Point) -> tuple[float, Point]: ...
-
-    def project(self, x: Point) -> Point: ...
-
-    def lower_bound(self, x: Point, value: float, gradient: Point) -> float:
-        """A lower bound of f, from its value and gradient at one point; -inf if there is none."""
-        ...
-
-    def estimated_gap(self, x: Point, gradient: Point) -> float:
-        """An estimate of f less its minimum that does not depend on scale; used where nothing bounds f from below."""
-        ...
-
-
 @dataclass(frozen=True)
 class Solution:
+    """Where a descent ended."""
+
     x: Point
     value: float
     gap: float  # an upper bound of value - minimum; inf where none is known
     n_iter: int
     n_evaluations: int
     converged: bool  # the gap is closed
-    curvature: float  # the last estimate: a similar problem may start from it
+    hint: float  # its last estimate of the curvature, or of a scale: a similar problem may start from it
+    certificate: Certificate | None = None  # where one was asked for
 
 
 @dataclass(frozen=True)
@@ -80,9 +55,9 @@ class ProjectedState(Resumable):
     steps: Point  # (m, size of x) last steps, oldest first
     changes: Point  # of the gradient along them
     recent: tuple[float, ...]  # values of the last iterations, oldest first
-    iteration: int
-    n_evaluations: int
-    converged: bool  # the gap is at most tol of f, or within its rounding
+    iteration: int = 0
+    n_evaluations: int = 1
+    converged: bool = False  # the gap is at most tol of f, or within its rounding
     at_rest: bool = False  # no step is found, or f hardly falls any more
 
 
@@ -186,19 +161,8 @@ def _begun(problem: ProjectedProblem, x0: Point, curvature: float | None) -> Pro
             "The objective is not finite: the features are too large for their precision. Scale them down."
         )
     halving = max(float(np.vdot(g, g)) / max(value, 1e-300), 1e-300)  # the first step would, if f fell as it starts
-    return ProjectedState(
-        x,
-        g,
-        value,
-        lower=problem.lower_bound(x, value, g),
-        curvature=halving if curvature is None else curvature,
-        steps=np.zeros((0, x.size)),
-        changes=np.zeros((0, x.size)),
-        recent=(value,),
-        iteration=0,
-        n_evaluations=1,
-        converged=False,
-    )
+    curvature, none = halving if curvature is None else curvature, np.zeros((0, x.size))
+    return ProjectedState(x, g, value, problem.lower_bound(x, value, g), curvature, none, none, recent=(value,))
 
 
 def _stepped(problem: ProjectedProblem, now: ProjectedState, tol: float) -> tuple[ProjectedState, bool]:

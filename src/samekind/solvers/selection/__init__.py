@@ -4,7 +4,7 @@
       search       line 4: which group next, exactly or by lazy greedy search  ExactSearch, LazySearch
         scoring    the scores of groups, exactly or from a sketch              Scoring
       block_solvers  line 5: its block, on all pairs or on samples of them     ExactBlocks, SampledBlocks
-        blocks     the problem of line 5, and the metric block by block        BlockProblem, BlockMetric
+        blocks     the problem of line 5                                       BlockProblem
       state        what a fit resumes from                                   SelectionState
       site         where it is done: features, distances so far, and recipes SelectionSite
                    of both, which workers of a cluster open too

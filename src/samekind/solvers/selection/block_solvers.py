@@ -6,7 +6,7 @@ Shamir et al., 2014). f itself is evaluated over all pairs before a step is take
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,9 +14,10 @@ import numpy as np
 from samekind.compute.sources import PresentDistances
 from samekind.objective import Weights
 from samekind.solvers.optimise import projected
-from samekind.solvers.optimise.projected import Point
+from samekind.solvers.optimise.problem import Point
 from samekind.solvers.selection.blocks import BlockProblem
 from samekind.solvers.selection.site import SelectionSite
+from samekind.solvers.selection.state import Remembering
 
 
 @dataclass(frozen=True)
@@ -28,18 +29,10 @@ class Solved:
     details: dict[str, Any]
 
 
-class BlockSolver(Protocol):
+class BlockSolver(Remembering, Protocol):
     def solve(self, problem: BlockProblem, value: float, weights: Weights, n_rounds: int) -> Solved:
         """Line 5, from the metric as it is, where f is `value` and the loss has these weights."""
         ...
-
-    def memory(self) -> dict[str, float | None]:
-        """What it has learned from earlier rounds, for `recall`."""
-        return {}
-
-    def recall(self, memory: Mapping[str, Any]) -> None:
-        """Go on with what was learned."""
-        return None
 
 
 @dataclass(frozen=True)
@@ -67,26 +60,22 @@ class SampleOptions:
     generous: float = 0.9  # if more, half as large
 
 
+@dataclass
 class SampledBlocks(BlockSolver):
     """On a gradient-corrected sample of the pairs, drawn anew in each round.
 
     Where the sample's noise costs much of f, its gradient is corrected again at the solution, and the solve continues.
     """
 
-    def __init__(
-        self,
-        present: PresentDistances | SelectionSite,
-        tol: float,
-        max_iter: int,
-        seed: int,
-        options: SampleOptions | None = None,
-    ):
-        self.present = present
-        self.tol, self.max_iter = tol, max_iter
-        self.seed = seed
-        self.options = options or SampleOptions()
+    present: PresentDistances | SelectionSite
+    tol: float
+    max_iter: int
+    seed: int
+    options: SampleOptions = SampleOptions()
+    curvature: float | None = None  # where the last solve ended
+
+    def __post_init__(self) -> None:
         self.n_samples = self.options.first
-        self.curvature: float | None = None
 
     def solve(self, problem: BlockProblem, value: float, weights: Weights, n_rounds: int) -> Solved:
         while 2 * self.n_samples < problem.objective.n_candidates:
@@ -95,7 +84,8 @@ class SampledBlocks(BlockSolver):
             self._resize((value - solved.value) / promised if promised > 0 else 1.0)
             if solved.value < value or promised <= 0:
                 return solved
-        return self._on_all(problem, value)
+        solution = self._minimised(problem, problem.start, value)
+        return Solved(solution.x, solution.value, _details(problem, solution, solution.n_iter, 0.0))
 
     def memory(self) -> dict[str, float | None]:
         return {"block_sample": self.n_samples, "curvature": self.curvature}
@@ -109,16 +99,6 @@ class SampledBlocks(BlockSolver):
             self.n_samples *= 2
         elif came_true > self.options.generous:
             self.n_samples = max(self.options.smallest, self.n_samples // 2)
-
-    def _on_all(self, problem: BlockProblem, value: float) -> Solved:
-        solution = self._minimised(problem, problem.start, value)
-        details = {
-            "n_iter": solution.n_iter,
-            "converged": self._converged(solution, value),
-            "n_anchors": problem.objective.n_anchors,
-            "estimated_error": 0.0,
-        }
-        return Solved(solution.x, solution.value, details)
 
     def _on_sample(self, problem: BlockProblem, value: float, gradient: Point, n_rounds: int) -> tuple[Solved, float]:
         """The solution on a new sample, and the decrease of f on that sample."""
@@ -138,25 +118,27 @@ class SampledBlocks(BlockSolver):
             if lost <= self.options.negligible_loss * reached or best is not solution.x:
                 break
             _, gradient = problem.value_and_gradient(best)
-        details = {
-            "n_iter": n_iter,
-            "converged": self._converged(solution, start),
-            "n_anchors": objective.n_anchors,
-            "estimated_error": max(0.0, lost),
-        }
+        details = _details(sample, solution, n_iter, max(0.0, lost))
         return Solved(best, reached, details), value - reached + lost
 
     def _minimised(self, problem: BlockProblem, start: Point, value: float) -> projected.Solution:
+        """To a gap that is closed, or negligible beside the decrease from f at the start, which is `value`."""
+
+        def is_negligible(gap: float, now: float) -> bool:
+            return gap <= self.options.negligible_gap * (value - now)
+
         solution = projected.minimise(
             problem,
             start,
             tol=self.tol,
             max_iter=self.max_iter,
             curvature=self.curvature,
-            observe=lambda now: now.gap <= self.options.negligible_gap * (value - now.value),
+            observe=lambda now: is_negligible(now.gap, now.value),
         )
-        self.curvature = solution.curvature
-        return solution
+        self.curvature = solution.hint
+        return replace(solution, converged=solution.converged or is_negligible(solution.gap, solution.value))
 
-    def _converged(self, solution: projected.Solution, start: float) -> bool:
-        return solution.converged or solution.gap <= self.options.negligible_gap * (start - solution.value)
+
+def _details(problem: BlockProblem, solution: projected.Solution, n_iter: int, error: float) -> dict[str, Any]:
+    n_anchors = problem.objective.n_anchors
+    return {"n_iter": n_iter, "converged": solution.converged, "n_anchors": n_anchors, "estimated_error": error}

@@ -1,18 +1,19 @@
-"""Line 5 of Algorithm 1: one group's block on top of the metric as it stands; and that metric, block by block."""
+"""Line 5 of Algorithm 1: one group's block on top of the metric as it stands."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from samekind.compute.present import scaled
 from samekind.compute.site import Recipe
-from samekind.compute.sources import FactoredDistances, Scaled, ScaledSum, TileSource
+from samekind.compute.sources import Scaled
 from samekind.kernels.laplacian import InnerForm
-from samekind.kernels.spectral import RANK_SHARE, Matrix, estimated_gap, leading_factor, project_psd, spreads_along
-from samekind.kernels.types import Array
+from samekind.kernels.spectral import Matrix, estimated_gap, project_psd
 from samekind.objective import Distances, Objective, Weights
 from samekind.solvers.optimise.preconditioner import Preconditioner
-from samekind.solvers.optimise.projected import PairsProblem, Point, strongly_convex_bound
-from samekind.solvers.selection.site import BlockDistances, BlockGradient, Present, ScaledPresent, block_gradient
+from samekind.solvers.optimise.problem import Point
+from samekind.solvers.optimise.projected import PairsProblem, strongly_convex_bound
+from samekind.solvers.selection.site import block_distances, block_gradient, group_distances, group_gradient
 
 CHANGE = 0.1  # step in alpha of the central difference: far above the rounding of f
 
@@ -91,34 +92,26 @@ class BlockProblem(PairsProblem):
 
     def lower_bound(self, x: Point, value: float, gradient: Point) -> float:
         """A bound from the strong convexity of the ridge in `[s alpha, A_k]`."""
-        if self.preconditioner is None:
-            return strongly_convex_bound(self, self.strong_convexity, x, value, gradient)
-        plain = replace(self, preconditioner=None, correction=None)
-        slope = float(gradient[0]) * self.unit / self.scale if self.scale else 0.0
-        G = self.preconditioner.pushed(self._matrix(gradient))
-        return plain.lower_bound(plain.pack(*self.unpack(x)), value, np.concatenate([[slope], G.ravel()]))
+        if self.preconditioner is not None:
+            alpha, A = self.unpack(x)
+            slope = float(gradient[0]) * self.unit / self.scale if self.scale else 0.0
+            G = self.preconditioner.pushed(self._matrix(gradient))
+            x, gradient = np.append(alpha * self.scale, A), np.append(slope, G)
+        return strongly_convex_bound(self, self.strong_convexity, x, value, gradient)
 
     def estimated_gap(self, x: Point, gradient: Point) -> float:
         along = estimated_gap(x[:1, np.newaxis], gradient[:1, np.newaxis]) if self.scale else 0.0
         return along + estimated_gap(self._matrix(x), self._matrix(gradient))
 
-    def distances(self, alpha: float, A: Matrix) -> ScaledSum | BlockDistances:
-        if isinstance(self.present, Present):
-            assert self.group is not None
-            return BlockDistances(self.present.n_steps, self.group, alpha, A)
-        own = FactoredDistances.quadratic(self.Z, self.Z @ A.astype(self.Z.dtype))
-        return ScaledSum(alpha, self._present, own)
+    def distances(self, alpha: float, A: Matrix) -> Distances:
+        if isinstance(self.present, Recipe):
+            return Recipe(group_distances, self.group, self.present, alpha, A)
+        return block_distances(self.Z, self.present, alpha, A)
 
-    def _form(self) -> InnerForm | BlockGradient:
-        if isinstance(self.present, Present):
-            assert self.group is not None
-            return BlockGradient(self.group)
-        return block_gradient(self.Z, self._present)
-
-    @property
-    def _present(self) -> TileSource[Array]:
-        assert not isinstance(self.present, Recipe)
-        return self.present
+    def _form(self) -> InnerForm | Recipe:
+        if isinstance(self.present, Recipe):
+            return Recipe(group_gradient, self.group)
+        return block_gradient(self.Z, self.present)
 
     def _gradient(self, alpha: float, A: Matrix, G: Matrix, slope: float) -> Point:
         """The gradient of f, from that of the loss by A_k and by alpha."""
@@ -141,61 +134,10 @@ class BlockProblem(PairsProblem):
 
 def curvature_by_scale(objective: Objective, present: Distances) -> float:
     """The second derivative of `loss(alpha D0)` at alpha = 1, D0 being the present distances: a central difference."""
-    below, at, above = (objective.value(_scaled(1 + change, present)) for change in (-CHANGE, 0.0, CHANGE))
-    return max(0.0, (below - 2 * at + above) / CHANGE**2)
 
+    def value(alpha: float) -> float:
+        if isinstance(present, Recipe):
+            return objective.value(Recipe(scaled, present, alpha))
+        return objective.value(Scaled(alpha, present))
 
-def _scaled(alpha: float, present: Distances) -> Distances:
-    if isinstance(present, Present):
-        return ScaledPresent(present.n_steps, alpha)
-    assert not isinstance(present, Recipe)
-    return Scaled(alpha, present)
-
-
-@dataclass
-class BlockMetric:
-    """A sparse block diagonal A: one small matrix per chosen group, in order of first choice."""
-
-    blocks: dict[int, Matrix] = field(default_factory=dict)
-    scatters: dict[int, Matrix] = field(default_factory=dict)  # of the groups' samples, centred, where they are known
-    _whole: dict[int, Matrix] = field(default_factory=dict, repr=False)  # L_k of each block, of all eigenvalues
-
-    def block(self, k: int, size: int) -> Matrix:
-        return self.blocks.get(k, np.zeros((size, size)))
-
-    def add(self, k: int, A: Matrix, alpha: float, scatter: Matrix | None = None) -> None:
-        """A <- alpha A + A_k; `scatter` is `Z^T Z / N` of the group."""
-        if scatter is not None:
-            self.scatters[k] = scatter
-        present = self.block(k, len(A))
-        self.blocks = {j: alpha * B for j, B in self.blocks.items()}
-        self.blocks[k] = alpha * present + A
-        self._whole = {j: alpha**0.5 * L for j, L in self._whole.items()}
-        self._whole[k] = leading_factor(self.blocks[k], share=0.0)
-
-    def norm(self) -> float:
-        return float(np.sqrt(sum(np.vdot(A, A) for A in self.blocks.values())))
-
-    def factors(self) -> dict[int, Matrix]:
-        """L_k with `A_k = L_k L_k^T`, without columns that are negligible beside the largest of all blocks.
-
-        Blocks of rank 0 are left out.
-        """
-        whole = self._whole
-        squares = {k: (L**2).sum(axis=0) for k, L in whole.items()}
-        spreads = {k: spreads_along(L, self.scatters[k]) for k, L in whole.items() if k in self.scatters}
-        floors = [RANK_SHARE * _largest(of) for of in (squares, spreads)]
-        factors = {}
-        for k, L in whole.items():
-            kept = squares[k] > floors[0]
-            if k in spreads:
-                kept |= spreads[k] > floors[1]
-            factors[k] = L[:, kept]
-        return {k: L for k, L in factors.items() if L.shape[1]}
-
-    def rank(self) -> int:
-        return sum(L.shape[1] for L in self.factors().values())
-
-
-def _largest(by_group: dict[int, Point]) -> float:
-    return max((float(numbers.max(initial=0)) for numbers in by_group.values()), default=0.0)
+    return max(0.0, (value(1 - CHANGE) - 2 * value(1.0) + value(1 + CHANGE)) / CHANGE**2)

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from samekind.events import Event, Observer, unobserved
 from samekind.kernels.spectral import Norm
 from samekind.kernels.statistics import standard_error
+from samekind.model.block_metric import BlockMetric
 from samekind.objective import Objective, Weights
 from samekind.solvers.optimise.preconditioner import Preconditioner
 from samekind.solvers.selection.block_solvers import BlockSolver, ExactBlocks, SampledBlocks, SampleOptions
-from samekind.solvers.selection.blocks import BlockMetric, BlockProblem, curvature_by_scale
+from samekind.solvers.selection.blocks import BlockProblem, curvature_by_scale
 from samekind.solvers.selection.scoring import Scoring
 from samekind.solvers.selection.search import ExactSearch, LazyOptions, LazySearch, Search
 from samekind.solvers.selection.site import SelectionSite
@@ -34,8 +35,8 @@ class SelectionOptions:
     tol: float = 1e-3  # of each round's block
     max_iter: int = 500
     seed: int = 0
-    lazy: LazyOptions | None = None  # None: the defaults
-    samples: SampleOptions | None = None
+    lazy: LazyOptions = field(default_factory=LazyOptions)
+    samples: SampleOptions = field(default_factory=SampleOptions)
     fewest_anchors: int = 256  # where the distances of all pairs do not fit into memory
     held_out_share: float = 0.25  # of the anchors and their memory: not learned from, f is estimated on them
 
@@ -53,7 +54,14 @@ def select_groups(
     """Algorithm 1 from A = 0, or from a state that `keep` was given."""
     groups = sorted(range(len(store.group_sizes)) if candidates is None else candidates)
     selection = _Selection.begun(objective, store, options)
-    search, solver = _search(selection, groups, options), _block_solver(selection, options)
+    scoring, most = Scoring(selection.site, options.ridge, options.norm), options.max_groups
+    exhaustive = ExactSearch(scoring, groups)
+    search: Search = exhaustive
+    solver: BlockSolver = ExactBlocks(options.tol, options.max_iter)
+    if options.search == "fast":
+        search = LazySearch(scoring, groups, options.seed, options.lazy)
+        if not selection.objective.is_sample:
+            solver = SampledBlocks(selection.site, options.tol, options.max_iter, options.seed, options.samples)
     state = SelectionState(value=selection.value())
     if resume is not None:
         selection.replay(resume.steps)
@@ -63,18 +71,18 @@ def select_groups(
         state = resume if same_rows else replace(resume, value=selection.value())
     weights: Weights | None = None
     while not state.stopped_because:
-        n_rounds, most = len(state.steps), options.max_groups
+        n_rounds = len(state.steps)
         if n_rounds >= most:
             state = replace(state, stopped_because=f"max_groups={most} rounds done")
             keep(state)
             break
         weights = selection.objective.weights(selection.site.distances()).kept(over=weights)
-        for of_all in (False, True):
-            choice = search.best(weights, selection.metric, n_rounds, of_all=of_all)
+        for finder in (search, exhaustive):
+            choice = finder.best(weights, selection.metric, n_rounds)
             problem = selection.problem(choice.group)
             solved = solver.solve(problem, state.value, weights, n_rounds)
             falls = choice.score > 0 and solved.value < state.value * (1 - problem.rounding)
-            if falls or choice.of_all:
+            if falls or finder is exhaustive:
                 break
         if not falls:
             reason = f"no group lowers the objective any more, after {n_rounds} rounds of max_groups={most}"
@@ -92,21 +100,6 @@ def select_groups(
     value, _ = selection.over_all_rows(state.value)
     selection.close()
     return SelectionResult(selection.metric, value, len(state.steps), state.stopped_because)
-
-
-def _search(selection: _Selection, groups: list[int], options: SelectionOptions) -> Search:
-    """The search of line 4."""
-    scoring = Scoring(selection.site, options.ridge, options.norm)
-    if options.search == "fast":
-        return LazySearch(scoring, groups, options.seed, options.lazy)
-    return ExactSearch(scoring, groups)
-
-
-def _block_solver(selection: _Selection, options: SelectionOptions) -> BlockSolver:
-    """The solver of line 5."""
-    if options.search == "fast" and not selection.objective.is_sample:
-        return SampledBlocks(selection.site, options.tol, options.max_iter, options.seed, options.samples)
-    return ExactBlocks(options.tol, options.max_iter)
 
 
 def _event(
@@ -129,22 +122,26 @@ class _Selection:
     """
 
     site: SelectionSite
-    ridge: float
+    options: SelectionOptions
     held_out: SelectionSite | None = None
-    samples: SampleOptions = field(default_factory=SampleOptions)
     metric: BlockMetric = field(default_factory=BlockMetric)
 
     @classmethod
     def begun(cls, objective: Objective, store: FeatureStore, options: SelectionOptions) -> _Selection:
-        """The selection at A = 0."""
-        room, held_out, site = objective.memory.present, None, None
-        if options.search == "fast":
-            objective, held_out = _fitting(objective, room, options)
-        if held_out is not None:
-            share = int(room * options.held_out_share)
-            room, site = room - share, SelectionSite(held_out, store, share)
-        samples = options.samples or SampleOptions()
-        return cls(SelectionSite(objective, store, room), options.ridge, site, samples)
+        """The selection at A = 0; `search="exact"` makes distances that do not fit anew, whenever it needs them."""
+        room, itemsize = objective.memory.present, np.dtype(objective.dtype).itemsize
+        if options.search == "exact" or sum(tile.size for tile in objective.plan.tiles()) * itemsize <= room:
+            return cls(SelectionSite(objective, store, room), options)
+        fitting = room // (itemsize * objective.relation.n_samples)
+        n_held_out = max(options.fewest_anchors, int(fitting * options.held_out_share))
+        n_learned = max(options.fewest_anchors, fitting - n_held_out)
+        learned = objective.sampled(n_learned, np.random.RandomState([options.seed]))
+        left = objective.n_candidates - learned.n_anchors
+        if left < 2:  # every row is an anchor
+            return cls(SelectionSite(learned, store, room), options)
+        rng, share = np.random.RandomState([options.seed, 1]), int(room * options.held_out_share)
+        held_out = objective.sampled(min(n_held_out, left), rng, learned.anchors)
+        return cls(SelectionSite(learned, store, room - share), options, SelectionSite(held_out, store, share))
 
     @property
     def objective(self) -> Objective:
@@ -152,7 +149,10 @@ class _Selection:
 
     def value(self) -> float:
         """f of the metric as it is."""
-        return self.objective.value(self.site.distances()) + self.ridge / 2 * self.metric.norm() ** 2
+        return self.objective.value(self.site.distances()) + self._penalty()
+
+    def _penalty(self) -> float:
+        return self.options.ridge / 2 * self.metric.norm() ** 2
 
     def over_all_rows(self, value: float) -> tuple[float, dict[str, Any]]:
         """f over all rows, estimated from its value for the rows learned from, and details with the standard error."""
@@ -162,34 +162,27 @@ class _Selection:
         if self.held_out is None:  # every row is an anchor
             return value, details | {"estimated_error": 0.0}
         estimates = self.held_out.objective.batch_values(self.held_out.distances())
-        estimates += self.ridge / 2 * self.metric.norm() ** 2
+        estimates += self._penalty()
         details |= {"objective_on_anchors": value, "estimated_error": standard_error(estimates)}
         return float(estimates.mean()), details
 
     def problem(self, k: int) -> BlockProblem:
         """Line 5 for group k."""
-        Z = self.site.features(k)
+        Z, ridge, scale = self.site.features(k), self.options.ridge, self.metric.norm()
         block = self.metric.block(k, Z.shape[1])
-        return BlockProblem(
-            self.objective,
-            Z,
-            self.ridge,
-            self.site.distances(),
-            self.metric.norm(),
-            block,
-            Preconditioner.of(Z, self.objective.relation.class_sizes, self.ridge),
-            self._curvature_by_scale(),
-            group=k,
-        )
+        by = Preconditioner.of(Z, self.objective.relation.class_sizes, ridge)
+        curvature, present = self._curvature_by_scale(), self.site.distances()
+        return BlockProblem(self.objective, Z, ridge, present, scale, block, by, curvature, group=k)
 
     def _curvature_by_scale(self) -> float:
         """The curvature of the loss by alpha; from a sample of many rows, as the order of magnitude is enough."""
         if not self.metric.blocks:
             return 0.0
-        if self.objective.is_sample or self.objective.n_candidates <= self.samples.first:
+        samples = self.options.samples
+        if self.objective.is_sample or self.objective.n_candidates <= samples.first:
             return curvature_by_scale(self.objective, self.site.distances())
         rng = np.random.RandomState(len(self.metric.blocks))
-        sample = self.objective.sampled_pairs(self.samples.smallest, rng)
+        sample = self.objective.sampled_pairs(samples.smallest, rng)
         return curvature_by_scale(sample, self.site.on(sample.plan))
 
     def take(self, step: Step, Z: NDArray[Any]) -> None:
@@ -208,21 +201,3 @@ class _Selection:
         """Take the steps one by one, in their order, so that all sums are the same to the last digit."""
         for step in steps:
             self.take(step, self.site.features(step.group))
-
-
-def _fitting(objective: Objective, room: int, options: SelectionOptions) -> tuple[Objective, Objective | None]:
-    """The objective itself if the distances of all its pairs fit into `room` bytes, else a sample of anchors that fits.
-
-    With a sample comes a second one, of other anchors, to estimate f on; None if there are no others.
-    """
-    itemsize = np.dtype(objective.dtype).itemsize
-    if sum(tile.size for tile in objective.plan.tiles()) * itemsize <= room:
-        return objective, None
-    fitting = room // (itemsize * objective.relation.n_samples)
-    n_held_out = max(options.fewest_anchors, int(fitting * options.held_out_share))
-    n_learned = max(options.fewest_anchors, fitting - n_held_out)
-    learned = objective.sampled(n_learned, np.random.RandomState([options.seed]))
-    left = objective.n_candidates - learned.n_anchors
-    if left < 2:
-        return learned, None
-    return learned, objective.sampled(min(n_held_out, left), np.random.RandomState([options.seed, 1]), learned.anchors)

@@ -7,8 +7,6 @@ sketch of the weights (`kernels.sketch`), and the best of these exactly. The wei
 has fallen by a given share, all groups are sketched again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -16,51 +14,41 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from samekind.kernels.sketch import Range, SketchedLaplacian, Split, SplitForm
-from samekind.kernels.types import IntArray, Samples
+from samekind.compute.site import Recipe
+from samekind.kernels.sketch import Range, SketchedLaplacian, Split
+from samekind.kernels.types import IntArray
+from samekind.model.block_metric import BlockMetric
 from samekind.objective import Weights
-from samekind.solvers.optimise.projected import Point
-from samekind.solvers.selection.blocks import BlockMetric
+from samekind.solvers.optimise.problem import Point
 from samekind.solvers.selection.scoring import Scoring
-from samekind.solvers.selection.site import SketchForm
+from samekind.solvers.selection.site import split_laplacian
+from samekind.solvers.selection.state import Remembering
 
 
 @dataclass(frozen=True)
 class Choice:
     group: int
     score: float  # exact
-    of_all: bool = False  # by exact scores of all groups
     details: dict[str, Any] = field(default_factory=dict)
 
 
-class Search(Protocol):
-    def best(self, weights: Weights, metric: BlockMetric, n_rounds: int, *, of_all: bool = False) -> Choice:
-        """The group with the highest score, the weights being those of the metric's distances.
-
-        `of_all`: by exact scores of all groups, before it is said that none lowers f.
-        """
+class Search(Remembering, Protocol):
+    def best(self, weights: Weights, metric: BlockMetric, n_rounds: int) -> Choice:
+        """The group with the highest score, the weights being those of the metric's distances."""
         ...
 
-    def memory(self) -> dict[str, NDArray[Any]]:
-        """What it remembers of earlier rounds, for `recall`."""
-        return {}
 
-    def recall(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Go on with what was remembered."""
-        return None
-
-
+@dataclass(frozen=True)
 class ExactSearch(Search):
     """All groups exactly, in every round: the paper's line 4."""
 
-    def __init__(self, scoring: Scoring, groups: Sequence[int]):
-        self.scoring = scoring
-        self.groups = groups
+    scoring: Scoring
+    groups: Sequence[int]
 
-    def best(self, weights: Weights, metric: BlockMetric, n_rounds: int, *, of_all: bool = False) -> Choice:
+    def best(self, weights: Weights, metric: BlockMetric, n_rounds: int) -> Choice:
         scores = self.scoring.exact(weights, self.groups, metric)
         best = first_of_best(scores, self.scoring.rounding)
-        return Choice(self.groups[best], float(scores[best]), of_all=True)
+        return Choice(self.groups[best], float(scores[best]))
 
 
 def first_of_best(scores: Point, rounding: float) -> int:
@@ -98,11 +86,8 @@ class LazySearch(Search):
         self.scores: Point | None = None  # sketched, of each group the last known one
         self.loss = np.inf  # when all groups were sketched last
         self.range: Range | None = None
-        self.layout = scoring.site.layout
 
-    def best(self, weights: Weights, metric: BlockMetric, n_rounds: int, *, of_all: bool = False) -> Choice:
-        if of_all:
-            return ExactSearch(self.scoring, self.groups.tolist()).best(weights, metric, n_rounds)
+    def best(self, weights: Weights, metric: BlockMetric, n_rounds: int) -> Choice:
         loss, laplacian = self._sketch(weights, n_rounds)
         candidates = self._candidates(loss, n_rounds)
         scores = self.scoring.sketched(laplacian, self.groups[candidates].tolist(), metric)
@@ -128,10 +113,10 @@ class LazySearch(Search):
         assert self.scores is not None
         return {"range": self.range.Q, "scores": self.scores.copy(), "loss": np.array(self.loss)}
 
-    def recall(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        if {"range", "scores", "loss"} <= arrays.keys():  # else there was no round yet
-            self.range, self.scores = Range(arrays["range"]), arrays["scores"].copy()
-            self.loss = float(arrays["loss"])
+    def recall(self, memory: Mapping[str, NDArray[Any]]) -> None:
+        if {"range", "scores", "loss"} <= memory.keys():  # else there was no round yet
+            self.range, self.scores = Range(memory["range"]), memory["scores"].copy()
+            self.loss = float(memory["loss"])
 
     def _candidates(self, loss: float, n_rounds: int) -> IntArray:
         """Places among the groups, rising: the leaders and some others at random, or all."""
@@ -144,20 +129,10 @@ class LazySearch(Search):
 
     def _sketch(self, weights: Weights, n_rounds: int) -> tuple[float, SketchedLaplacian]:
         """The value of the loss, and a sketch of its weights."""
-        objective, rank = self.scoring.objective, self.options.rank
+        layout, rank = self.scoring.site.layout, self.options.rank
         rng = np.random.RandomState([self.seed, n_rounds])
-        loss = 0.0
-
-        def same(rows: Samples, cols: Samples) -> tuple[IntArray, IntArray]:
-            return objective.relation.tile(rows, cols).same
-
-        def into(form: SplitForm) -> Split:
-            nonlocal loss
-            split: Split
-            loss, split = weights.into(SketchForm(form.Y))
-            return split
-
-        if self.range is None:
-            self.range = Range.first(self.layout.n_samples, rank, rng)
-        laplacian, self.range = self.range.sketch(into, self.layout, same, rank, rng)
-        return loss, laplacian
+        directions = self.range or Range.first(layout.n_samples, rank, rng)
+        Y = directions.with_probes(rank, rng)
+        made: tuple[float, Split] = weights.into(Recipe(split_laplacian, Y))
+        laplacian, self.range = directions.sketch(made[1], Y, layout, rank)
+        return made[0], laplacian

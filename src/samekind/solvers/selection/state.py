@@ -2,14 +2,26 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from samekind.checkpoint import Resumable
 from samekind.kernels.spectral import Matrix
-from samekind.solvers.selection.blocks import BlockMetric
+from samekind.model.block_metric import BlockMetric
+
+
+class Remembering(Protocol):
+    """A part of Algorithm 1 that may learn something in a round for later ones."""
+
+    def memory(self) -> dict[str, Any]:
+        """What it remembers of earlier rounds, for `recall`."""
+        return {}
+
+    def recall(self, memory: Mapping[str, Any]) -> None:
+        """Go on with what was remembered."""
+        return None
 
 
 @dataclass(frozen=True)
