@@ -8,10 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import multivariate_normal
 
-from samekind.kernels.scatters import class_statistics
+from samekind.kernels.scatters import class_statistics, variance_components
 from samekind.solvers.two_covariance import ClassStatistics, fit_two_covariance
 
 SETTINGS = {"shrinkage": 0.3, "prior_classes": 5.0, "max_iter": 15, "tol": 0.0}
+
+
+def variances(Z, classes):
+    """Within classes, and of their centres."""
+    return variance_components(*class_statistics(Z, classes)[1:])
 
 
 def samples(sizes, D, seed=0, spread=2.0):
@@ -39,8 +44,8 @@ def log_inverse_wishart(covariance, variance, strength):
 
 def log_prior(statistics, between, within, shrinkage, prior_classes):
     strength = shrinkage / (1 - shrinkage) * statistics.sizes.sum()
-    own = log_inverse_wishart(within, statistics.mean_variance(), strength)
-    target = statistics.mean_variance_between()
+    within_target, target = variance_components(statistics.sizes, statistics.centres, statistics.scatter)
+    own = log_inverse_wishart(within, within_target, strength)
     return own + (log_inverse_wishart(between, target, prior_classes) if target and prior_classes else 0.0)
 
 
@@ -118,17 +123,15 @@ def test_covariances_are_found_again():
     np.testing.assert_allclose(model.between, between, atol=0.15)
     np.testing.assert_allclose(model.within, within, atol=0.03)
     np.testing.assert_allclose(model.mean, Z.mean(axis=0))
-    statistics = ClassStatistics(*class_statistics(Z, classes))
-    assert statistics.mean_variance_between() == pytest.approx(np.trace(between) / 2, rel=0.05)
+    assert variances(Z, classes)[1] == pytest.approx(np.trace(between) / 2, rel=0.05)
 
 
 def test_the_variance_of_centres_is_what_that_within_does_not_explain():
     """Classes of one size n: the centres' own, less a share 1 / n of that within."""
     Z, classes = samples((4,) * 7, 3)
-    statistics = ClassStatistics(*class_statistics(Z, classes))
     centres = Z.reshape(7, 4, 3).mean(axis=1)
     own = centres.var(axis=0, ddof=1) - Z.reshape(7, 4, 3).var(axis=1, ddof=1).mean(axis=0) / 4
-    assert statistics.mean_variance_between() == pytest.approx(own.mean())
+    assert variances(Z, classes)[1] == pytest.approx(own.mean())
 
 
 def test_without_a_prior_the_centres_of_few_classes_vary_in_few_directions():
@@ -142,7 +145,7 @@ def test_without_a_prior_the_centres_of_few_classes_vary_in_few_directions():
 
 def test_a_strong_prior_makes_the_centres_vary_equally_in_all_directions():
     Z, classes = samples((6, 5, 6, 4), 3)
-    expected = ClassStatistics(*class_statistics(Z, classes).mean_variance_between() * np.eye(3))
+    expected = variances(Z, classes)[1] * np.eye(3)
     model = fit_two_covariance(Z, classes, **SETTINGS | {"prior_classes": 1e9})
     np.testing.assert_allclose(model.between, expected, rtol=1e-6, atol=1e-6)
 
@@ -158,7 +161,7 @@ def test_where_classes_do_not_differ_no_variance_between_them_is_expected():
     statistics = ClassStatistics(
         *class_statistics(np.tile([[1.0, 2.0], [3.0, 1.0]], (4, 1)), np.repeat(np.arange(4), 2))
     )
-    assert statistics.mean_variance_between() == 0
+    assert statistics.prior(0.3, 5.0).between == 0
     assert statistics.prior(0.3, 5.0).classes == 0
     np.testing.assert_array_equal(statistics.first_guess(statistics.prior(0.3, 5.0))[0], 0)
 

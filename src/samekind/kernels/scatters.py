@@ -11,6 +11,7 @@ from samekind.kernels.spectral import Matrix, eigh
 from samekind.kernels.types import Array, IntArray
 
 ROWS_AT_ONCE = 4_096  # fewest rows of whole classes for one product of D x D
+LEAST_VARIANCE = 1e-6  # within classes, as a share of that between them, and the other way round
 BETWEEN = 0.3  # factor of the deviations of class means: undecided pairs are about as near as same-class pairs
 
 Map = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
@@ -66,6 +67,19 @@ def class_statistics(
     centres = sums / sizes[:, np.newaxis]
     by_size = centres * np.sqrt(sizes)[:, np.newaxis]
     return mean, sizes, centres, products - by_size.T @ by_size
+
+
+def variance_components(sizes: Array, centres: Matrix, scatter: Matrix) -> tuple[float, float]:
+    """Mean variances over all directions, within classes and of class centres, by analysis of variance.
+
+    From what `class_statistics` gives. The second is less what the first explains of it, 0 where little is left; the
+    first is a small share of it where samples do not vary within classes.
+    """
+    total, K, D = sizes.sum(), len(sizes), len(scatter)
+    spread = float((centres**2).sum(axis=1) @ sizes) / D
+    within = max(float(np.trace(scatter)) / max(total - K, 1.0) / D, LEAST_VARIANCE * spread / total) or 1.0
+    between = max(spread - (K - 1) * within, 0.0) / ((total - sizes @ sizes / total) or 1.0)
+    return within, between if between > LEAST_VARIANCE * within else 0.0
 
 
 def principal_deviations(Z: Array, class_sizes: IntArray) -> tuple[NDArray[np.float64], Matrix]:

@@ -14,13 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from samekind.compute.tiles import runs
-from samekind.kernels.scatters import class_statistics
+from samekind.kernels.scatters import class_statistics, variance_components
 from samekind.kernels.similarity import similarity_directions
 from samekind.kernels.spectral import Matrix, symmetrised
 from samekind.kernels.types import Array, IntArray
 
 ROWS_AT_ONCE = 8_192  # samples or classes in float64 at a time
-LEAST_VARIANCE = 1e-6  # within classes, as a share of that between them, and the other way round
 
 
 @dataclass(frozen=True)
@@ -84,24 +83,10 @@ class ClassStatistics:
     scatter: Matrix  # (D, D), around the centres
     rows_at_once: int = ROWS_AT_ONCE
 
-    def mean_variance(self) -> float:
-        """Mean variance within classes over all directions; where it is 0, a small share of that between classes."""
-        free, D = max(self.sizes.sum() - len(self.sizes), 1.0), len(self.scatter)
-        between = float((self.centres**2).sum(axis=1) @ self.sizes) / self.sizes.sum() / D
-        return max(float(np.trace(self.scatter)) / free / D, LEAST_VARIANCE * between) or 1.0
-
-    def mean_variance_between(self) -> float:
-        """Mean variance of class centres over all directions, less what that within explains (analysis of variance)."""
-        total = self.sizes.sum()
-        spread = float((self.centres**2).sum(axis=1) @ self.sizes) / len(self.scatter)
-        explained = (len(self.sizes) - 1) * self.mean_variance()
-        return max(spread - explained, 0.0) / ((total - self.sizes @ self.sizes / total) or 1.0)
-
     def prior(self, shrinkage: float, classes: float) -> Prior:
         """None of B where classes do not differ: no variance between them is expected then."""
-        within, between = self.mean_variance(), self.mean_variance_between()
-        if between <= LEAST_VARIANCE * within:
-            between, classes = 0.0, 0.0
+        within, between = variance_components(self.sizes, self.centres, self.scatter)
+        classes = classes if between else 0.0
         return Prior(within, shrinkage / (1 - shrinkage) * float(self.sizes.sum()), between, classes)
 
     def first_guess(self, prior: Prior) -> tuple[Matrix, Matrix]:

@@ -28,9 +28,8 @@ LATER_ITERATIONS = 4  # expected in each stage after the first
 def sample_sizes(n_candidates: int, first: int, growth: int, most: int | None = None) -> list[int | None]:
     """Anchors of each stage: `first`, then `growth` times as many as before; None stands for all rows.
 
-    Over all rows each pair is visited once, which costs as much as a sample of half the rows.
-
-    `most`: end with a sample of so many anchors, unless all rows cost no more.
+    Over all rows each pair is visited once, which costs as much as a sample of half the rows. `most`: end with a sample
+    of so many anchors, unless all rows cost no more.
     """
     last = None if most is None or 2 * most >= n_candidates else most
     end = n_candidates / 2 if last is None else last

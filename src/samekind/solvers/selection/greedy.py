@@ -1,10 +1,8 @@
 """Algorithm 1: in each round the feature group of the highest score, its block, and the scale of earlier blocks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,24 +91,14 @@ def select_groups(
         selection.take(step, problem.Z)
         remembered = solver.memory() | {"rows": selection.objective.n_anchors}
         state = SelectionState((*state.steps, step), solved.value, "", search.memory(), remembered)
-        stop = observe(_event(selection, state, most, choice.score, choice.details | solved.details))
+        stop = observe(selection.event(state, choice.score, choice.details | solved.details))
         keep(state)
         if stop:
             state = replace(state, stopped_because=f"stopped by the callback after {n_rounds + 1} rounds")
     value, _ = selection.over_all_rows(state.value)
-    selection.close()
+    for site in selection.sites:
+        site.close()
     return SelectionResult(selection.metric, value, len(state.steps), state.stopped_because)
-
-
-def _event(
-    selection: _Selection, state: SelectionState, max_groups: int, score: float, details: dict[str, Any]
-) -> Event:
-    """The event that reports a round."""
-    n_rounds, step = len(state.steps), state.steps[-1]
-    value, noise = selection.over_all_rows(state.value)
-    own = {"group": step.group, "score": score, "alpha": step.alpha, "n_groups": len(selection.metric.blocks)}
-    rank = selection.metric.rank()
-    return Event("selection", n_rounds, max_groups, value, rank, own | details | noise, left=max_groups - n_rounds)
 
 
 @dataclass
@@ -127,7 +115,7 @@ class _Selection:
     metric: BlockMetric = field(default_factory=BlockMetric)
 
     @classmethod
-    def begun(cls, objective: Objective, store: FeatureStore, options: SelectionOptions) -> _Selection:
+    def begun(cls, objective: Objective, store: FeatureStore, options: SelectionOptions) -> Self:
         """The selection at A = 0; `search="exact"` makes distances that do not fit anew, whenever it needs them."""
         room, itemsize = objective.memory.present, np.dtype(objective.dtype).itemsize
         if options.search == "exact" or sum(tile.size for tile in objective.plan.tiles()) * itemsize <= room:
@@ -142,6 +130,10 @@ class _Selection:
         rng, share = np.random.RandomState([options.seed, 1]), int(room * options.held_out_share)
         held_out = objective.sampled(min(n_held_out, left), rng, learned.anchors)
         return cls(SelectionSite(learned, store, room - share), options, SelectionSite(held_out, store, share))
+
+    @property
+    def sites(self) -> list[SelectionSite]:
+        return [site for site in (self.site, self.held_out) if site is not None]
 
     @property
     def objective(self) -> Objective:
@@ -166,6 +158,14 @@ class _Selection:
         details |= {"objective_on_anchors": value, "estimated_error": standard_error(estimates)}
         return float(estimates.mean()), details
 
+    def event(self, state: SelectionState, score: float, details: dict[str, Any]) -> Event:
+        """Of the last round."""
+        n_rounds, most, step = len(state.steps), self.options.max_groups, state.steps[-1]
+        value, noise = self.over_all_rows(state.value)
+        own = {"group": step.group, "score": score, "alpha": step.alpha, "n_groups": len(self.metric.blocks)}
+        rank = self.metric.rank()
+        return Event("selection", n_rounds, most, value, rank, own | details | noise, left=most - n_rounds)
+
     def problem(self, k: int) -> BlockProblem:
         """Line 5 for group k."""
         Z, ridge, scale = self.site.features(k), self.options.ridge, self.metric.norm()
@@ -186,16 +186,10 @@ class _Selection:
         return curvature_by_scale(sample, self.site.on(sample.plan))
 
     def take(self, step: Step, Z: NDArray[Any]) -> None:
-        for site in (self.site, self.held_out):
-            if site is not None:
-                site.log.append(step)
+        for site in self.sites:
+            site.log.append(step)
         Z = Z.astype(np.float64)
         self.metric.add(step.group, step.A, step.alpha, Z.T @ Z / len(Z))
-
-    def close(self) -> None:
-        for site in (self.site, self.held_out):
-            if site is not None:
-                site.close()
 
     def replay(self, steps: Iterable[Step]) -> None:
         """Take the steps one by one, in their order, so that all sums are the same to the last digit."""

@@ -1,11 +1,9 @@
 """Where step 1 is done: features of the store and present distances, and the recipes that are opened there."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from samekind.compute.present import PresentSite
 from samekind.compute.site import Recipe, Share
@@ -16,12 +14,10 @@ from samekind.kernels.sketch import ClassLayout, SplitForm
 from samekind.kernels.spectral import Matrix, leading_factor
 from samekind.kernels.types import Array, IntArray, Samples
 from samekind.objective import Objective
+from samekind.solvers.selection.state import Step
 from samekind.store import FeatureStore, centred
 from samekind.store.base import columns_of
 from samekind.store.scan import Sources
-
-if TYPE_CHECKING:
-    from samekind.solvers.selection.state import Step
 
 FEATURES_KEPT = 2  # groups whose features are kept: the present one and the one before
 
@@ -70,9 +66,6 @@ def site_of(objective: Objective) -> SelectionSite:
     return objective.site
 
 
-# -- a block on top of the present distances --------------------------------------------------------------------------
-
-
 def block_distances(Z: Array, present: TileSource[Array], alpha: float, A: Matrix) -> ScaledSum:
     """`alpha * D0 + D(A; Z)`"""
     return ScaledSum(alpha, present, FactoredDistances.quadratic(Z, Z @ A.astype(Z.dtype)))
@@ -85,9 +78,6 @@ def block_gradient(Z: Array, present: TileSource[Array]) -> InnerForm:
         return present.tile(Tile(tile.rows, tile.cols, tile.number))
 
     return InnerForm(GramForm(Z), fixed)
-
-
-# -- what recipes make here -------------------------------------------------------------------------------------------
 
 
 def group_distances(
