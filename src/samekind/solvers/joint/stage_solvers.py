@@ -21,7 +21,6 @@ MOST_FITTINGS = 30  # doublings, and halvings, of the first distances
 FILLING = 0.01  # length of the random columns of the first factor, relative to the others
 SETTLED = 0.05  # share of `tol`: descent at a fixed rank ends when an iteration's relative gain is below it
 
-SolverName: TypeAlias = Literal["convex", "factored"]
 StageObserver: TypeAlias = Callable[[projected.Progress[Any]], bool]  # ends a stage by returning True
 
 
@@ -29,7 +28,7 @@ StageObserver: TypeAlias = Callable[[projected.Progress[Any]], bool]  # ends a s
 class ConvexSolver:
     """Solves a stage over a point that is A."""
 
-    name: ClassVar[SolverName] = "convex"
+    name: ClassVar[Literal["convex"]] = "convex"
     n_components: int | None
     tol: float
     preconditioner: Preconditioner
@@ -67,7 +66,7 @@ class ConvexSolver:
 class FactoredSolver:
     """Solves a stage over a point that is L."""
 
-    name: ClassVar[SolverName] = "factored"
+    name: ClassVar[Literal["factored"]] = "factored"
     n_components: int | None
     tol: float
     preconditioner: Preconditioner
