@@ -7,8 +7,12 @@ Queries are the pictures of View 1's official test pairs that show somebody with
 each other (map_q), and each other among the training people's pictures (map_ql). All pairs of the test people's
 pictures are verified as well, people counting alike.
 
-KIND_map_q, KIND_map_ql   mean average precision; of the similarity at least 0.64 and 0.55
-KIND_auc, KIND_tmr_...    area under the ROC curve and true match rates at false match rates of 1e-2 and 1e-3
+KIND_map_q, KIND_map_ql   mean average precision; of the distance at least 0.64 and 0.55
+KIND_auc, KIND_accuracy, KIND_tmr_...
+                          area under the ROC curve, accuracy at the best threshold, and true match rates at false match
+                          rates of 1e-2 and 1e-3
+
+`--own` judges the metrics of step 2 as they are in WORK, of each family and of all, instead of short codes.
 
 `--store` is the one that `samekind lfw` had. `--quick` lets `samekind lfw` learn from a few people first: too few to
 hold more than that every kind was learned (`kinds`).
@@ -66,7 +70,7 @@ def query_images(split: Split) -> list[Image]:
 def judged(metric: Metric, store: DiskStore, split: Split, report: Report, kind: str, held: bool) -> None:
     found, view = reading(metric, store)
     view, names = as_learned_from(view, metric.mirror), store.image_ids.tolist()
-    known = {name.rsplit("/", 1)[-1] for name in names}
+    known = set(names)
     rows = {
         "queries": image_rows(query_images(split), names),
         "training": image_rows(split.run.training_images, names),
@@ -80,12 +84,14 @@ def judged(metric: Metric, store: DiskStore, split: Split, report: Report, kind:
     assert figures.injected is not None
     for name, of in (("map_q", figures.inside), ("map_ql", figures.injected)):
         value = float(np.mean(of.average_precision))
-        if held and kind == "similarity":
+        if held and kind == "distance":
             report.hold(f"{kind}_{name}", value, at_least=HELD[name])
         else:
             report.note(f"{kind}_{name}", value)
-    roc = evaluate_codes(codes["test"], labels["test"], distance=by).roc
+    verified = evaluate_codes(codes["test"], labels["test"], distance=by)
+    roc = verified.roc
     report.note(f"{kind}_auc", 100 * roc.auc)
+    report.note(f"{kind}_accuracy", 50 * float((1 + roc.true_match_rate - roc.false_match_rate).max()))
     for far in (1e-2, 1e-3):
         report.note(f"{kind}_tmr_{far:g}", 100 * roc.true_match_rate_at(far))
 
@@ -98,6 +104,11 @@ def run(given: Namespace, work: Path, protocol: Path, store: Path, name: str) ->
     settings = split.settings
     faces = Faces(opened, families, settings.regions, settings.roots)
     firsts = {family: Metric.load(split.folder / f"step1-{family}.safetensors") for family in families}
+    if given.own:
+        for path in sorted(split.folder.glob("step2-*.safetensors")):
+            of = path.name.removeprefix("step2-").removesuffix(".safetensors")
+            judged(Metric.load(path), opened, split, report, of if of in families else "all", held=False)
+        report.end()
     for kind in KINDS:
         own = replace(settings, learner=dict(settings.learner) | {"compare_by": kind, "n_components": LENGTH})
         with tempfile.TemporaryDirectory() as checkpoint:
@@ -111,6 +122,7 @@ def main() -> None:
     options = parser(__doc__)
     options.add_argument("--work", type=Path, metavar="DIR", help="what `samekind lfw` has left")
     options.add_argument("--store", type=Path, metavar="DIR", help="the store that it had; WORK/store by default")
+    options.add_argument("--own", action="store_true", help="judge the metrics of WORK as they are")
     given = options.parse_args()
     if not (given.work or given.quick):
         sys.exit("Give --work, a folder that `samekind lfw` has left, or --quick.")
