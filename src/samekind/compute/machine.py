@@ -1,6 +1,7 @@
 """What decides the last bits of a result on a machine."""
 
 import platform
+from pathlib import PurePath
 
 
 def description() -> dict[str, str]:
@@ -11,11 +12,9 @@ def description() -> dict[str, str]:
 
     from samekind._version import __version__
 
-    blas = sorted(
-        f"{each.get('internal_api')} {each.get('version')} {each.get('architecture')}"
-        for each in threadpoolctl.threadpool_info()
-        if each.get("user_api") == "blas"
-    )
+    loaded = [each for each in threadpoolctl.threadpool_info() if each.get("user_api") == "blas"]
+    used = [each for each in loaded if _is_ours(each.get("filepath", ""))] or loaded
+    blas = sorted(f"{each.get('internal_api')} {each.get('version')} {each.get('architecture')}" for each in used)
     return {
         "samekind": __version__,
         "numpy": numpy.__version__,
@@ -23,6 +22,11 @@ def description() -> dict[str, str]:
         "machine": platform.machine(),
         "blas": ", ".join(blas),
     }
+
+
+def _is_ours(path: str) -> bool:
+    """Whether numpy or scipy brought this library; opencv and faiss have others, which compute nothing here."""
+    return any(part.startswith(("numpy", "scipy")) for part in PurePath(path).parts)
 
 
 def _processor() -> str:
