@@ -14,7 +14,7 @@ OTHERS = [
         "internal_api": "mkl",
         "version": "9",
         "architecture": "B",
-        "filepath": "/x/other.libs/mkl.so",
+        "filepath": "/x/mkl.so",
     },
     {"user_api": "openmp", "internal_api": "openmp", "version": None, "filepath": "/x/numpy.libs/libgomp.so"},
 ]
