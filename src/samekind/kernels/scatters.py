@@ -17,7 +17,7 @@ BETWEEN = 0.3  # factor of the deviations of class means: undecided pairs are ab
 Map = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
 
 
-def scatters(Z: Array, class_sizes: IntArray, map_: Map) -> tuple[Matrix, Matrix]:
+def scatters(Z: Array, class_sizes: IntArray, map_: Map, rows_at_once: int = ROWS_AT_ONCE) -> tuple[Matrix, Matrix]:
     """`Z^T Z / N`, and the same with each sample replaced by the mean of its class."""
     ends = np.cumsum(class_sizes)
 
@@ -30,19 +30,19 @@ def scatters(Z: Array, class_sizes: IntArray, map_: Map) -> tuple[Matrix, Matrix
         return own.T @ own, means.T @ means
 
     total, between = np.zeros((2, Z.shape[1], Z.shape[1]))
-    for whole, means in map_(of_classes, _runs_of_classes(class_sizes)):
+    for whole, means in map_(of_classes, _runs_of_classes(class_sizes, rows_at_once)):
         total += whole
         between += means
     _check_finite(total, between)
     return total / len(Z), between / len(Z)
 
 
-def _runs_of_classes(class_sizes: IntArray) -> list[slice]:
-    """Runs of whole classes with at least `ROWS_AT_ONCE` samples, except the last."""
+def _runs_of_classes(class_sizes: IntArray, rows_at_once: int) -> list[slice]:
+    """Runs of whole classes with at least so many samples, except the last."""
     ends, runs, start = np.cumsum(class_sizes), [], 0
     while start < len(class_sizes):
         before = int(ends[start] - class_sizes[start])
-        stop = min(int(np.searchsorted(ends, before + ROWS_AT_ONCE)) + 1, len(class_sizes))
+        stop = min(int(np.searchsorted(ends, before + rows_at_once)) + 1, len(class_sizes))
         runs.append(slice(start, stop))
         start = stop
     return runs

@@ -6,7 +6,6 @@ import scipy.linalg
 from hypothesis import given
 from hypothesis import strategies as st
 
-from samekind.kernels import scatters as scatters_module
 from samekind.kernels.scatters import scatters
 from samekind.solvers.optimise.within_class import SHRINKAGE, WithinClassWhitening
 from tests import oracle
@@ -39,9 +38,7 @@ def literal_scatters(Z, sizes):
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=12), st.integers(1, 30))
 def test_scatters_are_those_of_literal_loops(sizes, rows_at_once):
     Z, sizes = data(tuple(sizes))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scatters_module, "ROWS_AT_ONCE", rows_at_once)
-        made = scatters(Z, sizes, map)
+    made = scatters(Z, sizes, map, rows_at_once)
     for mine, literal in zip(made, literal_scatters(Z, sizes), strict=True):
         np.testing.assert_allclose(mine, literal, atol=1e-12)
 
