@@ -8,6 +8,7 @@ import argparse
 from pathlib import Path
 
 import numpy as np
+from matplotlib import colormaps
 from matplotlib.figure import Figure
 
 from samekind.evaluation import RocCurve, RocDisplay, verify_folds
@@ -35,6 +36,8 @@ def drawn(ours: dict[str, RocCurve], published: dict[str, RocCurve]) -> Figure:
     left, right = figure.subplots(1, 2)
     RocDisplay(ours, {name: roc for name, roc in published.items() if "the paper" in name}).plot(left)
     RocDisplay(ours, published).plot(right, lowest=1e-4)
+    for at, line in enumerate(line for line in right.lines if line.get_label() in published):
+        line.set(color=colormaps["tab20"](at % 20), linestyle="-" if at < 10 else "--")
     left.legend(frameon=False, loc="lower right", fontsize=8)
     right.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5), fontsize=7)
     return figure
