@@ -243,6 +243,7 @@ class Parts:
         self._hold_if_large("bytes", most / allowed, at_most=1)
 
     def kill(self) -> None:
+        self._step1_is_same()  # what it is compared with is made before, and counts in no time
         undisturbed = self.undisturbed
         with Fault("form_on", 7, lambda: self.processes.kill("b")):
             began = time.monotonic()
