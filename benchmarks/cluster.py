@@ -23,6 +23,7 @@ import statistics
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -187,6 +188,23 @@ class Parts:
     def undisturbed(self) -> float:
         return seconds_of(lambda: self.data.step1(self.executor))
 
+    @cached_property
+    def submissions(self) -> Counter[str]:
+        """How often step 1 submits each operation to a worker, undisturbed."""
+        counts: Counter[str] = Counter()
+        submit = running.Run._submit
+
+        def counting(run: Any, *given: Any, **options: Any) -> None:
+            submit(run, *given, **options)
+            counts[run.operation.__name__] += 1
+
+        running.Run._submit = counting
+        try:
+            self.data.step1(self.executor)
+        finally:
+            running.Run._submit = submit
+        return counts
+
     def both_there(self) -> None:
         self.processes.wait_for(self.executor, "a", "b")
 
@@ -280,7 +298,7 @@ class Parts:
             rng = np.random.default_rng([0, number])
             name = str(rng.choice(["a", "b"]))
             operation = str(rng.choice(["form_on", "values_on", "sketched_on", "cells_on"]))
-            at = int(rng.integers(1, 2 * self.data.sizes.rounds))
+            at = int(rng.integers(1, self.submissions[operation] + 1))
 
             def kill(name: str = name) -> None:
                 self.processes.kill(name)
