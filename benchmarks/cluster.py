@@ -308,8 +308,8 @@ class Parts:
             with Fault(operation, at, kill) as fault:
                 ended.append(self.data.step1(self.executor) == self.expected[0])
             self.both_there()
-            told = f"{name} killed at {operation} {at}" if fault.began else f"no {operation} {at}"
-            print(f"schedule {number}: {told}, {time.monotonic() - began:.1f} s, same: {ended[-1]}", flush=True)
+            happened = f"{name} killed at {operation} {at}" if fault.began else f"no {operation} {at}"
+            print(f"schedule {number}: {happened}, {time.monotonic() - began:.1f} s, same: {ended[-1]}", flush=True)
         self.report.hold("schedules", float(np.mean(ended)), at_least=1)
 
     def model_error(self) -> None:
