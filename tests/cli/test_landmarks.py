@@ -88,3 +88,21 @@ def test_a_missing_folder_is_an_error(tmp_path):
     result = run(tmp_path / "nowhere", tmp_path / "points.csv")
     assert result.exit_code == 2
     assert "no such folder" in result.stderr
+
+
+def test_a_csv_with_other_columns_is_refused_and_stays_as_it_is(pictures, tmp_path):
+    out, text = tmp_path / "points.csv", "image,left_eye_x,left_eye_y,right_eye_x,right_eye_y,mouth_x,mouth_y,who\n"
+    out.write_text(text + "a.jpg,1,2,31,2,16,40,Ann\n")
+    result = run(pictures, out)
+    assert result.exit_code == 2
+    assert "others would be lost" in result.stderr
+    assert out.read_text().endswith("Ann\n")
+
+
+def test_a_csv_that_has_all_pictures_is_not_written_again(pictures, tmp_path):
+    out = tmp_path / "points.csv"
+    run(pictures, out)
+    out.write_text(out.read_text().replace(".0", ".00"))
+    content = out.read_text()
+    assert run(pictures, out).exit_code == 0
+    assert out.read_text() == content

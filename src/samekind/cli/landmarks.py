@@ -52,16 +52,16 @@ def landmarks(
     Example: samekind landmarks lfw-a/ lfw-a.csv --several central --no-face aligned
     """
     from samekind.images.detect import find_landmarks
-    from samekind.images.landmarks import read_landmarks, write_landmarks
+    from samekind.images.landmarks import read_written, write_landmarks
     from samekind.images.listing import list_images
 
     started = time.perf_counter()
     check_writable(out)
     files = list_images(images, labelled=False)
-    points: dict[str, Any] = read_landmarks(out) if out.exists() else {}
+    points: dict[str, Any] = read_written(out) if out.exists() else {}
     new = [file for file in files if file.name not in points]
     skipped: dict[str, str] = {}
-    assumed, written = 0, time.monotonic()
+    before, assumed, written = len(points), 0, time.monotonic()
     with (
         interruptible(f"{out} has what was found; the same command, run again, goes on with it."),
         counting("Finding eyes and mouths", shown=not running.quiet) as count,
@@ -78,7 +78,7 @@ def landmarks(
                     write_landmarks(out, points)
                     written = time.monotonic()
         finally:
-            if points:
+            if len(points) > before:
                 write_landmarks(out, points)
     result: dict[str, Any] = {
         "landmarks": str(out) if points else None,

@@ -45,6 +45,17 @@ def read_landmarks(path: str | os.PathLike[str]) -> dict[str, Floats64]:
     return landmarks
 
 
+def read_written(path: str | os.PathLike[str]) -> dict[str, Floats64]:
+    """What `write_landmarks` wrote; `ValueError` for a CSV with other columns, which writing it again would lose."""
+    header, _ = read_table(path)
+    if tuple(header) != COLUMNS:
+        raise ValueError(
+            f"{os.fspath(path)} has the columns {', '.join(header)}; only a CSV of {', '.join(COLUMNS)} can be added "
+            "to, since others would be lost. Give another file."
+        )
+    return read_landmarks(path)
+
+
 def write_landmarks(path: str | os.PathLike[str], landmarks: Landmarks) -> None:
     """Such a CSV, sorted by name, to a tenth of a pixel; written whole."""
     text = io.StringIO()
