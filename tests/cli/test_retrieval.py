@@ -57,3 +57,11 @@ def test_what_cannot_be_done_is_reported(home):
     assert "changes no setting" in refused(*given, "--set", "ridge=1")
     assert "nobody to look for" in refused(*given, "--preset", "standard", "--query-images", "30")
     assert "no such file of people or pairs" in refused(home / "images", home, "--work", home / "other")
+
+
+def test_pictures_are_aligned_by_landmarks(home, tmp_path):
+    """Those of one picture only: the first other one is named."""
+    points = tmp_path / "points.csv"
+    points.write_text("image,left_eye_x,left_eye_y,right_eye_x,right_eye_y,mouth_x,mouth_y\nnobody.jpg,1,1,9,1,5,9\n")
+    given = home / "images", home / "protocol", "--work", tmp_path / "work", *FEW, *LEARNER
+    assert "has no landmarks" in refused(*given, "--landmarks", points)

@@ -73,11 +73,14 @@ class Data(Protocol):
     def work(self) -> Path: ...
     @property
     def store(self) -> Path | None: ...
+    @property
+    def landmarks(self) -> Path | None: ...
 
 
 def experiment_on(
     data: Data, settings: "ExperimentSettings", memory: str, running: RunOptions, **more: Any
 ) -> "Experiment":
+    from samekind.images.landmarks import read_landmarks
     from samekind.lfw.experiment import Experiment
 
     return Experiment(
@@ -87,6 +90,7 @@ def experiment_on(
         settings,
         families=parse_families(data.families),
         store=data.store,
+        landmarks=None if data.landmarks is None else read_landmarks(data.landmarks),
         memory=memory,
         n_jobs=running.jobs,
         reporter=ShownProgress(not running.quiet),

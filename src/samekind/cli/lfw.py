@@ -101,7 +101,6 @@ def lfw(
 
     Example: samekind lfw lfw-a/ protocol/ --view 2 --preset full --store lfw.store --work lfw.full --folds 1
     """
-    from samekind.images.landmarks import read_landmarks
     from samekind.lfw.presets import PRESETS
     from samekind.lfw.published import read_published
 
@@ -111,10 +110,7 @@ def lfw(
     given = learning.settings()
     settings = PRESETS[sized.preset].changed(learning.changes or (), regions=sized.regions, seed=sized.seed, **given)
 
-    landmarks = None if data.landmarks is None else read_landmarks(data.landmarks)
-    experiment = shared.experiment_on(
-        data, settings, memory, running, threshold_by=judging.threshold_by, landmarks=landmarks
-    )
+    experiment = shared.experiment_on(data, settings, memory, running, threshold_by=judging.threshold_by)
     with shared.resumable(data.work) as said, computing.around(running.jobs):
         one_split = judging.view == "1"
         findings = experiment.view1() if one_split else experiment.view2(chosen, with_view1=judging.with_view1)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from samekind.cli import experiments as shared
-from samekind.cli.options import LearnerOptions, MemoryOption, RunOptions
+from samekind.cli.options import LandmarksOption, LearnerOptions, MemoryOption, RunOptions
 from samekind.cli.output import duration, say_facts, say_json, say_list, say_table
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ class DataOptions:
     families: shared.FamiliesOption = "cov"
     work: shared.WorkOption = Path("samekind-retrieval")
     store: shared.StoreOption = None
+    landmarks: LandmarksOption = None
 
 
 @dataclass(frozen=True)
