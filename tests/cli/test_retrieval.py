@@ -55,6 +55,7 @@ def test_what_cannot_be_done_is_reported(home):
     assert "separated by commas" in refused(*given, "--samples", "many")
     assert "no such Python interpreter" in refused(*given, "--lmnn", home / "python")
     assert "changes no setting" in refused(*given, "--set", "ridge=1")
+    assert "weigh=auto: this experiment" in refused(*given, *FEW, *LEARNER, "--set", "weigh=auto")
     assert "nobody to look for" in refused(*given, "--preset", "standard", "--query-images", "30")
     assert "no such file of people or pairs" in refused(home / "images", home, "--work", home / "other")
 

@@ -1,9 +1,12 @@
 """Features keep distances in principal directions, and figures are those of the codes."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from samekind.evaluation import count_ranks, knn_error
+from samekind.kernels.lengths import normalised
 from samekind.lfw.retrieval.features import Features
 
 
@@ -52,3 +55,15 @@ def test_figures_are_those_of_the_codes(features):
     mixed = count_ranks(asked, labels, distractors=codes[features.distractors]).figures().means()
     assert found.map_ql.value == mixed["average_precision"] < found.map_q.value
     assert found.map_q.low <= found.map_q.value <= found.map_q.high
+
+
+def test_codes_of_every_method_are_normalised_alike(features):
+    components = np.random.default_rng(1).standard_normal((3, 8))
+    turned = features.X @ components.T.astype(np.float32)
+    by_root = replace(features, normalise="root")
+    for own, codes in ((components, turned), (None, features.X), (np.eye(8), features.X)):
+        asked = normalised(codes, "root")[features.queries]
+        expected = count_ranks(asked, features.labels[features.queries]).figures().means()["average_precision"]
+        assert by_root.figures(own, n_jobs=1).map_q.value == expected
+    assert by_root.figures(components, n_jobs=1) != features.figures(components, n_jobs=1)
+    assert by_root.principal(3).normalise == "root"

@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from samekind.estimators.use import as_learned_from
+from samekind.kernels.lengths import Normalise
 from samekind.kernels.principal import leading_directions
 from samekind.kernels.types import Array, IntArray
 from samekind.lfw.experiment import Experiment
@@ -147,18 +148,28 @@ class RetrievalExperiment:
             return np.array([at[image] for image in some])
 
         return Features.scaled(
-            X, store.labels[rows], places(cast.train), places(cast.queries), places(cast.distractors)
+            X, store.labels[rows], places(cast.train), places(cast.queries), places(cast.distractors), self._normalise
         )
 
     @cached_property
     def basis(self) -> Basis:
         """What step 1 chose of each family, normalised and weighed as the settings say."""
-        learner = self.settings.experiment.learner
-        bases = [
-            replace(metric.basis, normalise=learner["normalise_groups"], weigh=learner["weigh"])
-            for metric in self._step1.values()
-        ]
-        return Basis.joined(bases)
+        own = {"normalise": self._set("normalise_groups"), "weigh": self._set("weigh")}
+        return Basis.joined([replace(metric.basis, **own) for metric in self._step1.values()])
+
+    @property
+    def _normalise(self) -> Normalise:
+        value: Normalise = self._set("normalise")
+        return value
+
+    def _set(self, name: str) -> Any:
+        value = self.settings.experiment.learner[name]
+        if value == "auto":
+            raise ValueError(
+                f"{name}=auto: this experiment compares methods at settings that are given, and chooses none. Give a "
+                f"value (--set {name}=...)."
+            )
+        return value
 
     @cached_property
     def _run(self) -> SplitRun:
@@ -313,7 +324,7 @@ class RetrievalExperiment:
         if self._learned_on is not self.features:
             turned = turned @ self.features.directions[:, : self._learned_on.n_features].T
         first = next(iter(self._step1.values()))
-        return replace(first, basis=self.basis, components=turned.astype(np.float32), normalise="none")
+        return replace(first, basis=self.basis, components=turned.astype(np.float32), normalise=self._normalise)
 
     @property
     def folder(self) -> Path:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from samekind.evaluation import evaluate_retrieval
 from samekind.evaluation.evaluated import Measure
+from samekind.kernels.lengths import Normalise, normalised
 from samekind.kernels.principal import leading_directions
 from samekind.kernels.types import Array, IntArray
 
@@ -37,14 +38,21 @@ class Features:
     train: IntArray
     queries: IntArray
     distractors: IntArray
+    normalise: Normalise = "none"  # of all codes that are compared
 
     @classmethod
     def scaled(
-        cls, X: Array, labels: NDArray[Any], train: IntArray, queries: IntArray, distractors: IntArray
+        cls,
+        X: Array,
+        labels: NDArray[Any],
+        train: IntArray,
+        queries: IntArray,
+        distractors: IntArray,
+        normalise: Normalise = "none",
     ) -> Features:
         mean = X[train].mean(axis=0, dtype=np.float64)
         deviation = np.sqrt(X[train].var(axis=0, dtype=np.float64).mean())
-        return cls(((X - mean) / deviation).astype(np.float32), labels, train, queries, distractors)
+        return cls(((X - mean) / deviation).astype(np.float32), labels, train, queries, distractors, normalise)
 
     @property
     def n_features(self) -> int:
@@ -59,7 +67,7 @@ class Features:
         """The same in the n leading principal directions; all features as they are for None."""
         if n is None or n >= self.n_features:
             return self
-        return Features(self.X @ self.directions[:, :n], self.labels, self.train, self.queries, self.distractors)
+        return replace(self, X=self.X @ self.directions[:, :n])
 
     def training_samples(self, more_than: int = 0, most: int | None = None) -> tuple[Array, IntArray]:
         """X and classes of people with more than so many images, of each the first `most`."""
@@ -73,7 +81,7 @@ class Features:
 
     def figures(self, components: Array | None = None, *, n_jobs: int | None = None) -> Figures:
         """Of codes by components (r, D) over these features; None for the features themselves."""
-        codes = self.X if components is None else self.X @ components.T.astype(np.float32)
+        codes = normalised(self.X if components is None else self.X @ components.T.astype(np.float32), self.normalise)
         found = evaluate_retrieval(
             codes[self.queries],
             self.labels[self.queries],
