@@ -36,7 +36,7 @@ class PartOptions:
         Literal["quick", "standard", "paper"],
         typer.Option(
             "--preset",
-            help="quick: a quarter of the people, 200 regions; standard: everybody, 1,000 regions; paper: the paper's "
+            help="quick: a quarter of the people, 200 regions; standard: everybody, 2,000 regions; paper: the paper's "
             "settings, 13,260 regions.",
         ),
     ] = "quick"
@@ -47,11 +47,11 @@ class PartOptions:
         typer.Option(
             "--parts",
             help="Some of neighbors (Table 3), lmnn (Table 4, Figures 3 and 4), dimensions (Figure 3), trace (section "
-            "4.3), scale (times at --samples synthetic samples).",
+            "4.3), scale and scale-trace (times of Table 4 and of section 4.3 at --samples synthetic samples).",
         ),
     ] = "neighbors,lmnn,dimensions,trace"
     samples: Annotated[
-        str, typer.Option("--samples", help="Of the part scale, such as 51000,171509: subLFWext's and LFWext's.")
+        str, typer.Option("--samples", help="Of scale and scale-trace, such as 51000,171509: subLFWext's and LFWext's.")
     ] = "51000"
     query_images: Annotated[
         int | None, typer.Option("--query-images", min=2, help="Test people with so many images or more are queries.")
@@ -101,7 +101,7 @@ def retrieval(
 
     Example: samekind retrieval lfw-a/ protocol/ --preset standard --work lfw.retrieval --lmnn lmnn/bin/python
 
-    Example: samekind retrieval lfw-a/ protocol/ --work lfw.retrieval --parts scale --samples 51000,171509
+    Example: samekind retrieval lfw-a/ protocol/ --work lfw.retrieval --parts scale,scale-trace --samples 51000
     """
     from samekind.lfw.retrieval.settings import PRESETS
 
@@ -163,9 +163,9 @@ def _say_result(findings: "Findings", result: dict[str, Any]) -> None:
         say_table("Joint learning against LMNN (the paper's Figure 4)", tables.figure4_table(findings.cells))
     if findings.curves:
         say_table("Final dimensions (the paper's Figure 3)", tables.dimensions_table(findings))
-    if findings.trace is not None or findings.scales:
-        say_table("Section 4.3: tr A <= 6, convex, 150 directions", tables.trace_table(findings))
-    for scale in findings.scales:
+    if findings.trace is not None or any(scale.trace for scale in findings.scales):
+        say_table("Section 4.3: tr A <= 6, its optimum, 150 directions", tables.trace_table(findings))
+    for scale in [each for each in findings.scales if each.cells]:
         say_table(f"Times at {scale.n_samples:,} synthetic samples (Table 4)", tables.table4(scale.cells))
     facts = [("Report", result["report"]), *([("Model", result["model"])] if result["model"] else [])]
     say_facts([*facts, ("Time", duration(result["total_seconds"]))])

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from samekind import Metric
+from samekind.kernels.lengths import normalised
 from samekind.lfw.retrieval.experiment import USUAL, by_variance, discriminants
 from samekind.lfw.retrieval.report import write_retrieval_report
 from samekind.lfw.retrieval.tables import as_json, dimensions_table, figure4_table, table3, table4, trace_table
@@ -49,7 +50,11 @@ def test_codes_of_several_lengths_are_cut_from_one_solution(retrieval):
     features = retrieval.experiment.features
     assert curves["PCA"].lengths == (2, 5)
     assert curves["PCA"].figures[1] == features.principal(5).figures(n_jobs=1)
-    assert curves["Euclidean"].figures == (features.figures(n_jobs=1),)
+    plain = curves["Euclidean"]
+    assert plain.lengths == (2, 5, features.n_features)
+    assert plain.figures[-1].map_ql.value == pytest.approx(features.figures(n_jobs=1).map_ql.value, rel=1e-6)
+    most = np.argsort(features.X[features.train].var(axis=0))[:-3:-1]
+    assert plain.figures[0] == features.figures(np.eye(features.n_features)[most], n_jobs=1)
     lda = discriminants(features.principal(4))
     assert curves["LDA, 4 principal features"].figures[0] == features.principal(4).figures(lda[:2], n_jobs=1)
     whole = retrieval.findings.neighbors[1].fit.metric
@@ -65,7 +70,7 @@ def test_codes_of_several_lengths_are_cut_from_one_solution(retrieval):
 def test_section_4_3_keeps_its_trace(retrieval):
     row = retrieval.findings.trace
     assert (row.fit.metric**2).sum() <= 6.001
-    assert row.fit.facts["solver"] == "convex"
+    assert row.fit.facts["solver"] == "factored"
     assert row.fit.facts["relative_gap"] < 0.01
     scale = retrieval.findings.scales[0]
     assert (scale.trace.metric**2).sum() <= 6.001
@@ -80,7 +85,9 @@ def test_the_model_gives_the_codes_that_were_judged(retrieval, tmp_path):
     metric = Metric.load(tmp_path / "model.safetensors")
     names = [image.file_name(".png") for image in experiment.cast.images[:4]]
     codes = metric.encode([retrieval.home / "images" / name for name in names])
-    expected = experiment.features.principal(10).X[:4] @ row.fit.metric.T
+    features = experiment.features.principal(10)
+    expected = normalised((features.X[:4] - features.origin) @ row.fit.metric.T, metric.normalise)
+    assert metric.normalise == "root"
     scale = np.sqrt(((expected[0] - expected[1]) ** 2).sum() / ((codes[0] - codes[1]) ** 2).sum())
     found = scale * np.linalg.norm(codes[0] - codes[2])
     assert found == pytest.approx(np.linalg.norm(expected[0] - expected[2]), rel=0.01)

@@ -47,7 +47,7 @@ def test_people_with_more_images_and_no_more_of_each(features):
 
 def test_figures_are_those_of_the_codes(features):
     components = np.random.default_rng(1).standard_normal((3, 8))
-    codes = features.X @ components.T.astype(np.float32)
+    codes = (features.X - features.origin) @ components.T.astype(np.float32)
     asked, labels = codes[features.queries], features.labels[features.queries]
     found = features.figures(components, n_jobs=1)
     assert found.error.value == knn_error(asked, labels, 3)
@@ -59,9 +59,9 @@ def test_figures_are_those_of_the_codes(features):
 
 def test_codes_of_every_method_are_normalised_alike(features):
     components = np.random.default_rng(1).standard_normal((3, 8))
-    turned = features.X @ components.T.astype(np.float32)
+    measured = features.X - features.origin
     by_root = replace(features, normalise="root")
-    for own, codes in ((components, turned), (None, features.X), (np.eye(8), features.X)):
+    for own, codes in ((components, measured @ components.T.astype(np.float32)), (None, measured)):
         asked = normalised(codes, "root")[features.queries]
         expected = count_ranks(asked, features.labels[features.queries]).figures().means()["average_precision"]
         assert by_root.figures(own, n_jobs=1).map_q.value == expected

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
@@ -28,9 +28,10 @@ from samekind.lfw.stages import Stage
 from samekind.model.basis import Basis
 from samekind.model.metric import Metric
 
-PartName: TypeAlias = Literal["neighbors", "lmnn", "dimensions", "trace", "scale"]
-PARTS: tuple[PartName, ...] = ("neighbors", "lmnn", "dimensions", "trace", "scale")
-USUAL: tuple[PartName, ...] = PARTS[:-1]
+PartName: TypeAlias = Literal["neighbors", "lmnn", "dimensions", "trace", "scale", "scale-trace"]
+PARTS: tuple[PartName, ...] = get_args(PartName)
+WITHOUT_PICTURES: tuple[PartName, ...] = ("scale", "scale-trace")
+USUAL: tuple[PartName, ...] = tuple(part for part in PARTS if part not in WITHOUT_PICTURES)
 LMNN_ITERATIONS = 1_000  # as in the paper
 LFWEXT_CLASS = 36  # images of a person in LFWext, about
 TRACE = "joint, nu = 6, by eigenvalue"
@@ -98,11 +99,12 @@ class RetrievalExperiment:
     lmnn_python: str | None = None
     lmnn_minutes: float | None = None  # None: as the settings say
     memory_limit: int | None = None  # bytes, of each fit
-    samples: Sequence[int] = (51_000,)  # of the part "scale"
+    samples: Sequence[int] = (51_000,)  # of the parts "scale" and "scale-trace"
 
     def run(self, parts: Sequence[PartName] = USUAL) -> Findings:
         """In the order of `PARTS`; times at larger sizes alone need no pictures."""
-        found = Findings(self.settings, self.cast, self.features.n_features if set(parts) - {"scale"} else None)
+        of_pictures = set(parts).difference(WITHOUT_PICTURES)
+        found = Findings(self.settings, self.cast, self.features.n_features if of_pictures else None)
         if "neighbors" in parts:
             found.neighbors = [self._joint(k) for k in self.settings.neighbors]
         if "lmnn" in parts:
@@ -111,8 +113,8 @@ class RetrievalExperiment:
             found.trace = self._traced()
         if "dimensions" in parts:
             found.curves = self._curves(found.trace)
-        if "scale" in parts:
-            found.scales = [self.scaled(n) for n in self.samples]
+        if set(parts).intersection(WITHOUT_PICTURES):
+            found.scales = [self.scaled(n, parts) for n in self.samples]
         return found
 
     @cached_property
@@ -257,14 +259,14 @@ class RetrievalExperiment:
         )
 
     def _traced(self) -> Row:
-        """Section 4.3's method: a bound on the trace, the convex solver, then the leading directions."""
+        """Section 4.3's method: the optimum under a bound on the trace, then the leading directions."""
         features = self._learned_on
         fit = self._fits.fitted(
             "trace",
             "joint",
             features.training_samples,
             self._options(**PAPERS_TRACE),
-            title="joint learning, nu = 6, convex",
+            title="joint learning, nu = 6",
             resumable=True,
         )
         figures = None
@@ -273,34 +275,40 @@ class RetrievalExperiment:
         return Row(fit, figures, dims=features.n_features, n_samples=len(features.train))
 
     def _curves(self, trace: Row | None) -> list[Curve]:
-        """Codes of several lengths: joint metrics, LDA, PCA, and plain features, which have one length."""
+        """Codes of several lengths: joint metrics, LDA, PCA, and plain features, those that vary most."""
         learned_on, whole = self._learned_on, self.features
         joint = self._joint(self.settings.joint.get("n_neighbors"))
         curves: list[Curve] = []
         if joint.fit.has_metric:
             turned = by_variance(joint.fit.metric, learned_on)
-            curves.append(self._curve("joint", learned_on, turned))
-            curves.append(self._curve(BY_EIGENVALUE, learned_on, joint.fit.metric))
+            curves.append(self._curve("joint", learned_on, turned, in_full=True))
+            curves.append(self._curve(BY_EIGENVALUE, learned_on, joint.fit.metric, in_full=True))
         if trace is not None and trace.fit.has_metric:
-            curves.append(self._curve(TRACE, learned_on, trace.fit.metric))
+            curves.append(self._curve(TRACE, learned_on, trace.fit.metric, in_full=True))
         for dims in self.settings.lda_dims:
             if dims <= whole.n_features:
                 features = whole.principal(dims)
                 curves.append(self._curve(f"LDA, {dims} principal features", features, discriminants(features)))
         longest = min(max(self.settings.final_dims), whole.n_features)
         curves.append(self._curve("PCA", whole.principal(longest), np.eye(longest)))
-        plain = whole.figures(n_jobs=self.base.n_jobs)
-        return [*curves, Curve("Euclidean", (whole.n_features,), (plain,))]
+        by_spread = np.argsort(-whole.X[whole.train].var(axis=0), kind="stable")
+        return [*curves, self._curve("Euclidean", whole, np.eye(whole.n_features)[by_spread], in_full=True)]
 
-    def _curve(self, name: str, features: Features, components: Array) -> Curve:
-        """A joint metric has a rank of its own, which is the last of its lengths."""
-        rank = [len(components)] if name.startswith("joint") else []
-        lengths = tuple(sorted({*(n for n in self.settings.final_dims if n <= len(components)), *rank}))
+    def _curve(self, name: str, features: Features, components: Array, *, in_full: bool = False) -> Curve:
+        """Of the leading components; `in_full`: of all of them as well."""
+        whole = [len(components)] if in_full else []
+        lengths = tuple(sorted({*(n for n in self.settings.final_dims if n <= len(components)), *whole}))
         figures = tuple(features.figures(components[:n], n_jobs=self.base.n_jobs) for n in lengths)
         return Curve(name, lengths, figures)
 
-    def scaled(self, n_samples: int) -> Scale:
+    def scaled(self, n_samples: int, parts: Sequence[PartName] = WITHOUT_PICTURES) -> Scale:
         """Times on features like those of LFW, of as many samples as asked for."""
+        made = Scale(n_samples)
+        if "scale" in parts:
+            made.cells.update(self._scaled_cells(n_samples))
+        return replace(made, trace=self._scaled_trace(n_samples)) if "scale-trace" in parts else made
+
+    def _scaled_cells(self, n_samples: int) -> dict[str, list[Row]]:
         cells: dict[str, list[Row]] = {"joint": [], "lmnn": []}
         for dims in [n for n in self.settings.dims if n <= PAPERS_FEATURES]:
             for k in self.settings.lmnn_neighbors:
@@ -308,15 +316,17 @@ class RetrievalExperiment:
                     name = f"scale-{n_samples}-{dims}-{k}-{learner}"
                     fit = self._cell(name, learner, partial(like_sub_lfwext, n_samples, dims), dims, k)
                     rows.append(Row(fit, neighbors=k, dims=dims, n_samples=n_samples))
-        trace = self._fits.fitted(
+        return cells
+
+    def _scaled_trace(self, n_samples: int) -> Fit:
+        return self._fits.fitted(
             f"scale-{n_samples}-trace",
             "joint",
             lambda: LikeLFW(self.settings.scale_dims).samples(unequal_sizes(n_samples, n_samples // LFWEXT_CLASS)),
             self._options(**PAPERS_TRACE),
-            title=f"joint learning, nu = 6, convex, {n_samples:,} x {self.settings.scale_dims:,}",
+            title=f"joint learning, nu = 6, {n_samples:,} x {self.settings.scale_dims:,}",
             resumable=True,
         )
-        return Scale(n_samples, cells, trace)
 
     def model(self, row: Row, length: int = PAPERS_LENGTH) -> Metric:
         """The leading directions of a metric over pictures, for `samekind index` and the like."""

@@ -38,7 +38,8 @@ class Features:
     train: IntArray
     queries: IntArray
     distractors: IntArray
-    normalise: Normalise = "none"  # of all codes that are compared
+    normalise: Normalise  # of all codes that are compared, by their lengths
+    origin: Array  # what lengths are measured from, as a row of X: where a model has it, at the mean descriptor
 
     @classmethod
     def scaled(
@@ -52,7 +53,11 @@ class Features:
     ) -> Features:
         mean = X[train].mean(axis=0, dtype=np.float64)
         deviation = np.sqrt(X[train].var(axis=0, dtype=np.float64).mean())
-        return cls(((X - mean) / deviation).astype(np.float32), labels, train, queries, distractors, normalise)
+
+        def scaled(rows: Array) -> Array:
+            return np.asarray((rows - mean) / deviation, np.float32)
+
+        return cls(scaled(X), labels, train, queries, distractors, normalise, scaled(np.zeros_like(X[0])))
 
     @property
     def n_features(self) -> int:
@@ -67,7 +72,8 @@ class Features:
         """The same in the n leading principal directions; all features as they are for None."""
         if n is None or n >= self.n_features:
             return self
-        return replace(self, X=self.X @ self.directions[:, :n])
+        turned = self.directions[:, :n]
+        return replace(self, X=self.X @ turned, origin=self.origin @ turned)
 
     def training_samples(self, more_than: int = 0, most: int | None = None) -> tuple[Array, IntArray]:
         """X and classes of people with more than so many images, of each the first `most`."""
@@ -81,7 +87,10 @@ class Features:
 
     def figures(self, components: Array | None = None, *, n_jobs: int | None = None) -> Figures:
         """Of codes by components (r, D) over these features; None for the features themselves."""
-        codes = normalised(self.X if components is None else self.X @ components.T.astype(np.float32), self.normalise)
+        codes: Array = self.X - self.origin
+        if components is not None:
+            codes = codes @ components.T.astype(np.float32)
+        codes = normalised(codes, self.normalise)
         found = evaluate_retrieval(
             codes[self.queries],
             self.labels[self.queries],

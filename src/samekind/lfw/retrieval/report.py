@@ -52,12 +52,12 @@ def _sections(findings: Findings) -> Iterator[Section]:
     if findings.trace is not None or any(scale.trace for scale in findings.scales):
         yield Section(
             "Section 4.3's method",
-            "tr A <= 6, ridge 1, convex solver; then the leading 150 directions. The paper, at 171,509 x 2,513: 27 "
-            "hours on 8 servers, rank 800. The gap bounds how far the objective is from its optimum, relative to it. "
-            "Sizes beyond LFW's are synthetic features.",
+            "tr A <= 6, ridge 1, solved to its optimum; then the leading 150 directions. The paper, at 171,509 x "
+            "2,513: 27 hours on 8 servers, rank 800. The gap bounds how far the objective is from its optimum, relative "
+            "to it. Sizes beyond LFW's are synthetic features.",
             trace_table(findings),
         )
-    for scale in findings.scales:
+    for scale in [each for each in findings.scales if each.cells]:
         yield Section(
             f"Times at {scale.n_samples:,} samples",
             "Table 4 again, on synthetic features with the spectrum of LFW's, classes of 40, 2 % of the samples "
@@ -113,7 +113,8 @@ def _dimensions(findings: Findings) -> Iterator[Section]:
         "As the right of the paper's Figure 3: codes of several lengths, the leading directions of one solution each. "
         "All learn on the same features of step 1; LDA is given several numbers of principal features. The paper keeps "
         "the eigenvectors of a joint metric with the largest eigenvalues (by eigenvalue); otherwise the directions are "
-        "kept along which codes of training images vary most.",
+        "kept along which codes of training images vary most. Euclidean: the features of step 1 themselves, those that "
+        "vary most.",
         dimensions_table(findings),
         figure=LinesDisplay(drawn, "numbers in a code", MAP_QL).plot().figure_ if drawn else None,
         caption=f"{MAP_QL} by the length of codes.",

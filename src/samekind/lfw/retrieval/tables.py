@@ -81,7 +81,7 @@ def dimensions_table(findings: Findings) -> Table:
 
 
 def trace_table(findings: Findings) -> Table:
-    """Section 4.3's method (trace bound, convex solver), at each size that was run."""
+    """Section 4.3's method, at each size that was run."""
     rows = []
     if findings.trace is not None:
         row = findings.trace

@@ -59,7 +59,8 @@ class Stage:
     def __init__(self, stages: Stages, state: JointState):
         self.stages, self.options, self.solver, self.state = stages, stages.options, stages.solver, state
         self.problem, *self.later = stages.on_rows[state.stage :]
-        self.certified = self.solver.n_components is None or len(stages.on_rows) == 1
+        # The optimum of a sample need not be certified: the last stage adds what columns are missing.
+        self.certified = not self.later and (self.solver.n_components is None or len(stages.on_rows) == 1)
         self.settles = not (self.later or self.certified)  # whether small gains end it, where no gap is known
         self.settled = False
         self.stopped = False  # by the observer
