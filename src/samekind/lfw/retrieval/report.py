@@ -53,8 +53,8 @@ def _sections(findings: Findings) -> Iterator[Section]:
         yield Section(
             "Section 4.3's method",
             "tr A <= 6, ridge 1, solved to its optimum; then the leading 150 directions. The paper, at 171,509 x "
-            "2,513: 27 hours on 8 servers, rank 800. The gap bounds how far the objective is from its optimum, relative "
-            "to it. Sizes beyond LFW's are synthetic features.",
+            "2,513: 27 hours on 8 servers, rank 800. The gap bounds how far the objective is from its optimum, in "
+            "proportion. Sizes beyond LFW's are synthetic features.",
             trace_table(findings),
         )
     for scale in [each for each in findings.scales if each.cells]:
