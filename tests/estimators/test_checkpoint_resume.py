@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,6 +16,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 import samekind
 from samekind import EnsembleMetric, JointMetric, SparseBlockMetric
+from samekind.estimators import resume
+from samekind.estimators.progress import Listeners
 from samekind.solvers.joint import JointOptions
 from tests import cases
 from tests.stores import disk_store
@@ -489,3 +492,21 @@ def test_a_file_is_no_checkpoint(small, tmp_path):
     with pytest.raises(NotADirectoryError, match="A checkpoint is a folder"):
         small.set_params(checkpoint=tmp_path / "file", callback=never).fit(X, Y)
     assert (tmp_path / "file").read_text() == "mine"
+
+
+@pytest.mark.parametrize(("seconds", "kept"), [(0.5, [0, 1, 2, 3, 4, 5]), (4.0, [0, 3])], ids=["fast", "slow"])
+def test_states_that_take_long_to_write_are_written_seldom(monkeypatch, seconds, kept):
+    """A twentieth of the time at most: of 4 seconds each, with 30 seconds of work between two states."""
+    clock, saved = SimpleNamespace(now=0.0), []
+    monkeypatch.setattr(resume, "time", SimpleNamespace(monotonic=lambda: clock.now))
+
+    class Disk:
+        def save(self, name, snapshot):
+            saved.append(snapshot.facts["at"])
+            clock.now += seconds
+
+    record = resume.StepRecord(Disk(), "step2", Listeners(0, None), None)
+    for at in range(6):
+        record.keep(SimpleNamespace(arrays=dict, facts=lambda at=at: {"at": at}))
+        clock.now += 30
+    assert saved == kept

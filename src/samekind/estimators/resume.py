@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
+import time
 from collections.abc import Hashable, Mapping, Sequence
 from numbers import Integral
 from pathlib import Path
@@ -17,6 +19,10 @@ from samekind.estimators.data import TrainingData, is_store
 from samekind.estimators.progress import Listeners
 from samekind.model.basis import Basis
 from samekind.store import panels_of
+
+# A state that takes long to write is written seldom: writing takes at most this share of the time, but for the first.
+WRITING_SHARE = 0.05
+QUICK = 1.0  # seconds: what is written so fast is written whenever a solver offers it
 
 FREE = {
     *("n_jobs", "verbose", "callback", "checkpoint", "memory_budget", "random_state", "feature_groups", "families"),
@@ -42,6 +48,7 @@ class StepRecord:
         self.listeners = listeners
         self.family = family
         self.first = len(listeners.history)
+        self.next_at = -math.inf  # when a state is written again, on the monotonic clock
         self.observer = listeners.observer(family, part)
 
     def recalled(self) -> Snapshot | None:
@@ -53,12 +60,15 @@ class StepRecord:
         return snapshot
 
     def keep(self, state: ResumableState) -> None:
-        if isinstance(self.snapshots, NoCheckpoint):
+        began = time.monotonic()
+        if isinstance(self.snapshots, NoCheckpoint) or began < self.next_at:
             return
         history = self.listeners.history[self.first :]
         # A family may be anything: it is known by the number of its step.
         plain = [{name: value for name, value in record.items() if name != "family"} for record in history]
         self.snapshots.save(self.name, Snapshot(state.arrays(), state.facts() | {"history": plain}))
+        ended = time.monotonic()
+        self.next_at = ended + (ended - began) / WRITING_SHARE if ended - began > QUICK else ended
 
 
 def snapshots_for(estimator: Any, data: TrainingData, families: Mapping[Hashable, Sequence[int]] | None) -> Snapshots:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from samekind.solvers.optimise import lbfgs
-from samekind.solvers.optimise.lbfgs import MAX_TRIES, MEMORY, descend, started
+from samekind.solvers.optimise.lbfgs import FEWEST, MAX_TRIES, MEMORY, MEMORY_BYTES, descend, n_remembered, started
 from tests.solvers import saved
 
 
@@ -322,3 +322,11 @@ def test_max_iter_counts_the_iterations_before_a_saved_state():
     states, _ = observed(rosenbrock(), np.array([-1.2, 1.0]), ftol=1e-12, max_iter=10)
     found = descend(rosenbrock(), states[4], ftol=1e-12, max_iter=10)
     saved.assert_same_bits(found, states[10])
+
+
+def test_fewer_pairs_are_remembered_of_large_points():
+    """All of them together within their bytes, but never fewer than a few."""
+    large = np.empty(MEMORY_BYTES // 8 // 16)
+    assert n_remembered(np.zeros(3)) == MEMORY
+    assert n_remembered(large) == 8
+    assert n_remembered(np.empty(MEMORY_BYTES // 8)) == FEWEST

@@ -16,7 +16,9 @@ from samekind.checkpoint import Resumable
 Vector: TypeAlias = NDArray[np.float64]  # of any shape
 Function: TypeAlias = Callable[[Vector], tuple[float, Vector]]  # value and gradient, in an array of its own
 
-MEMORY = 20  # pairs of steps and gradient changes that are remembered
+MEMORY = 20  # pairs of steps and gradient changes that are remembered,
+MEMORY_BYTES = 1 << 30  # or as many as fit in here, where x is large,
+FEWEST = 5  # but no fewer
 FALL, FLATTENING = 1e-4, 0.9  # c1 and c2 of the weak Wolfe conditions: sufficient decrease, curvature
 MAX_TRIES = 30  # evaluations of one line search
 SHORTEST, LONGEST = 0.1, 0.5  # shares of a bracket between which the next trial lies
@@ -72,6 +74,11 @@ def descend(
     return state
 
 
+def n_remembered(x: Vector) -> int:
+    """Pairs that are remembered at points of this size."""
+    return int(np.clip(MEMORY_BYTES // (2 * max(1, x.nbytes)), FEWEST, MEMORY))
+
+
 @dataclass(frozen=True)
 class _Trial:
     """A point on the line of a search."""
@@ -101,7 +108,8 @@ def _moved(state: LBFGSState, found: _Trial, ftol: float) -> LBFGSState:
     curving, squared = _dot(step, change), _dot(change, change)
     if squared > 0 and curving > CURVED * math.sqrt(_dot(step, step)) * math.sqrt(squared):
         scale = curving / squared
-        steps, changes = (*steps, step)[-MEMORY:], (*changes, change)[-MEMORY:]
+        most = n_remembered(step)
+        steps, changes = (*steps, step)[-most:], (*changes, change)[-most:]
     return replace(
         state,
         x=found.x,
