@@ -259,12 +259,12 @@ class MirrorMeansOf(AllGroups):
         from samekind.kernels.stacks import mirror_means_less  # loads a compiler
 
         chosen = self._with_mirror(groups)
-        others = np.empty_like(out)
-        self.store.stacked(chosen.tolist(), rows, np.zeros_like(means), out)
-        self.store.stacked(self.mirror_groups[chosen].tolist(), rows, np.zeros_like(means), others)
-        for k, size, mean, Z, other in zip(chosen.tolist(), self.group_sizes[chosen], means, out, others, strict=True):
+        own, other = np.zeros_like(means), np.empty_like(out[:1])
+        self.store.stacked(chosen.tolist(), rows, own, out)
+        for k, size, mean, Z in zip(chosen.tolist(), self.group_sizes[chosen], means, out, strict=True):
+            self.store.stacked(self.mirror_groups[[k]].tolist(), rows, own[:1], other)
             moved = self._mirrored[k](np.arange(1, size + 1, dtype=np.float32)[np.newaxis])[0]
-            mirror_means_less(Z, other, (np.abs(moved) - 1).astype(np.uintp), np.sign(moved), mean)
+            mirror_means_less(Z, other[0], (np.abs(moved) - 1).astype(np.uintp), np.sign(moved), mean)
 
     def _with_mirror(self, groups: Sequence[int]) -> IntArray:
         chosen = np.asarray(groups, dtype=np.intp)
