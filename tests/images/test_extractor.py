@@ -54,6 +54,15 @@ def test_mirrored_features_are_those_of_the_mirror_image(extractor, crop):
     assert np.abs(plain - mirrored).max() > 0.1
 
 
+@pytest.mark.parametrize("family", [Covariance(), SoftLBP()])
+def test_mirroring_moves_numbers_and_changes_signs_only(family):
+    numbers = np.arange(1, family.size + 1, dtype=np.float32)
+    moved = family.mirrored(numbers[np.newaxis])[0]
+    assert sorted(np.abs(moved)) == numbers.tolist()
+    X = np.random.default_rng(0).random((3, family.size)).astype(np.float32)
+    np.testing.assert_array_equal(family.mirrored(X), X[:, np.abs(moved).astype(int) - 1] * np.sign(moved))
+
+
 def test_mirror_groups_show_what_the_mirror_image_shows(extractor, crop):
     families = [part.family for part in extractor.parts for _ in part.regions]
     starts = np.cumsum([0, *(family.size for family in families)])

@@ -90,7 +90,7 @@ def integral_of_moments(features: Array) -> Array:
 
 @compiled
 def _integrate_moments(features: Any, integral: Any) -> None:
-    H, W, d = features.shape
+    (H, W, _), d = features.shape, FEATURES  # a constant, so that the loops over it are unrolled
     row = np.empty(integral.shape[2])
     integral[0] = 0.0
     for y in range(H):

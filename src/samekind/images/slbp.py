@@ -22,7 +22,7 @@ from samekind.kernels.types import Array, IntArray
 
 POINTS = 8
 SIZE = POINTS * (POINTS - 1) + 3
-_LANES = 32  # pixels side by side
+_LANES = 128  # pixels side by side
 _ZERO, _ONE = np.float32(0), np.float32(1)
 _ANGLES = 2 * np.pi * np.arange(POINTS) / POINTS
 

@@ -213,13 +213,13 @@ class RootsOf(AllGroups):
         return panel
 
     def stacked(self, groups: Sequence[int], rows: IntArray, means: Array, out: Array) -> None:
+        from samekind.kernels.stacks import roots_less  # loads a compiler
+
         chosen = np.asarray(groups, dtype=np.intp)
         rooted = self._rooted[chosen]
         self.store.stacked(groups, rows, np.where(rooted[:, np.newaxis], np.zeros_like(means), means), out)
         for j, size in zip(np.flatnonzero(rooted), self.group_sizes[chosen[rooted]], strict=True):
-            Z = out[j, :, :size]
-            np.sqrt(Z, out=Z)
-            Z -= means[j, :size]
+            roots_less(out[j], size, means[j])
 
 
 class MirrorMeansOf(AllGroups):
@@ -227,7 +227,7 @@ class MirrorMeansOf(AllGroups):
 
     Group k is `(x_k + mirrored(x_m)) / 2` with m = mirror_groups[k], the group that shows the mirror image of k's
     region; `mirrored` maps a family's name to the function that makes descriptors (n, size) those of the mirror image.
-    Groups k and m hold the same information, in other coordinates.
+    It moves numbers and changes signs, no more: groups k and m hold the same information, in other coordinates.
     """
 
     def __init__(self, store: FeatureStore, mirror_groups: IntArray, mirrored: Mapping[str, Callable[[Array], Array]]):
@@ -256,14 +256,15 @@ class MirrorMeansOf(AllGroups):
         super().read_ahead(np.unique([chosen, self.mirror_groups[chosen]]).tolist())
 
     def stacked(self, groups: Sequence[int], rows: IntArray, means: Array, out: Array) -> None:
+        from samekind.kernels.stacks import mirror_means_less  # loads a compiler
+
         chosen = self._with_mirror(groups)
-        others = np.empty_like(out)
-        self.store.stacked(chosen.tolist(), rows, np.zeros_like(means), out)
-        self.store.stacked(self.mirror_groups[chosen].tolist(), rows, np.zeros_like(means), others)
-        for k, size, mean, Z, other in zip(chosen.tolist(), self.group_sizes[chosen], means, out, others, strict=True):
-            Z[:, :size] += self._mirrored[k](other[:, :size])
-            Z[:, :size] *= 0.5
-            Z[:, :size] -= mean[:size]
+        own, other = np.zeros_like(means), np.empty_like(out[:1])
+        self.store.stacked(chosen.tolist(), rows, own, out)
+        for k, size, mean, Z in zip(chosen.tolist(), self.group_sizes[chosen], means, out, strict=True):
+            self.store.stacked(self.mirror_groups[[k]].tolist(), rows, own[:1], other)
+            moved = self._mirrored[k](np.arange(1, size + 1, dtype=np.float32)[np.newaxis])[0]
+            mirror_means_less(Z, other[0], (np.abs(moved) - 1).astype(np.uintp), np.sign(moved), mean)
 
     def _with_mirror(self, groups: Sequence[int]) -> IntArray:
         chosen = np.asarray(groups, dtype=np.intp)
