@@ -6,8 +6,9 @@ import scipy.linalg
 from hypothesis import given
 from hypothesis import strategies as st
 
+from samekind.compute.executor import Executor
 from samekind.kernels.scatters import scatters
-from samekind.solvers.optimise.within_class import SHRINKAGE, WithinClassWhitening
+from samekind.solvers.optimise.within_class import COLUMNS, SHRINKAGE, WithinClassWhitening
 from tests import oracle
 
 SIZES = (5, 1, 3, 8, 2, 4)
@@ -101,3 +102,13 @@ def test_variances_that_are_not_finite_are_named():
     Z = np.full((4, 2), 1e30, np.float32)
     with np.errstate(all="ignore"), pytest.raises(ValueError, match="not finite"):
         WithinClassWhitening.of(Z, np.array([2, 2]), map)
+
+
+def test_wide_factors_are_multiplied_alike_by_any_number_of_threads():
+    Z, sizes = data()
+    L = np.random.default_rng(1).normal(size=(WIDTH, 2 * COLUMNS + 3))
+    made = {n: WithinClassWhitening.of(Z, sizes, Executor(n).map) for n in (1, 2)}
+    for product, by in (("factor", made[1].W), ("point", made[1].inverse), ("pulled", made[1].W.T)):
+        one, two = (getattr(made[n], product)(L) for n in (1, 2))
+        np.testing.assert_array_equal(one, two)
+        np.testing.assert_allclose(one, by @ L, rtol=1e-12, atol=1e-12)

@@ -189,13 +189,13 @@ class _Free:
     coordinates: WithinClassWhitening | None
 
     def point(self, L: Matrix) -> Matrix:
-        return L if self.coordinates is None else self.coordinates.inverse @ L
+        return L if self.coordinates is None else self.coordinates.point(L)
 
     def factor(self, M: Matrix) -> Matrix:
-        return M if self.coordinates is None else self.coordinates.W @ M
+        return M if self.coordinates is None else self.coordinates.factor(M)
 
     def pull_back(self, M: Matrix, gradient: Matrix) -> Matrix:
-        return gradient if self.coordinates is None else self.coordinates.W.T @ gradient
+        return gradient if self.coordinates is None else self.coordinates.pulled(gradient)
 
 
 @dataclass(frozen=True)

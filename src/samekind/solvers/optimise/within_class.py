@@ -13,17 +13,19 @@ from samekind.kernels.spectral import Matrix, eigh
 from samekind.kernels.types import Array, IntArray
 from samekind.solvers.optimise.preconditioner import Preconditioner
 
+COLUMNS = 256  # of a factor that are multiplied at a time
 SHRINKAGE = 0.1  # times the mean variance within classes
 FLAT = 1e-9  # directions below this share of the strongest are rounding errors
 
 
 @dataclass(frozen=True, eq=False)
 class WithinClassWhitening:
-    """`W`, its inverse, and the scatter of class means in its coordinates."""
+    """`W`, its inverse, and the scatter of class means in its coordinates; `map_` shares the columns of a product."""
 
     W: Matrix
     inverse: Matrix
     between: Matrix
+    map_: Map
 
     @classmethod
     def of(
@@ -40,8 +42,34 @@ class WithinClassWhitening:
         W, inverse = (axes / deviations) @ axes.T, (axes * deviations) @ axes.T
         between = W @ between @ W
         if preconditioner is None:
-            return cls(W, inverse, between)
-        return cls(preconditioner.W @ W, inverse @ preconditioner.inverse, between)
+            return cls(W, inverse, between, map_)
+        return cls(preconditioner.W @ W, inverse @ preconditioner.inverse, between, map_)
+
+    def factor(self, M: Matrix) -> Matrix:
+        """`L = W M`"""
+        return self._product(self.W, M)
+
+    def point(self, L: Matrix) -> Matrix:
+        """M of L."""
+        return self._product(self.inverse, L)
+
+    def pulled(self, gradient: Matrix) -> Matrix:
+        """The gradient by M, from that by L."""
+        return self._product(self.W.T, gradient)
+
+    def _product(self, A: Matrix, B: Matrix) -> Matrix:
+        """A B, some columns at a time, so that its bits do not depend on how many threads there are."""
+        if B.shape[1] <= COLUMNS:
+            return A @ B
+        product = np.empty((len(A), B.shape[1]))
+
+        def fill(first: int) -> None:
+            columns = slice(first, first + COLUMNS)
+            product[:, columns] = A @ B[:, columns]
+
+        for _ in self.map_(fill, range(0, B.shape[1], COLUMNS)):
+            pass
+        return product
 
     def first_factor(self, rank: int) -> Matrix:
         """The leading directions between classes, at most `rank`; squared distances are 1 on average."""
