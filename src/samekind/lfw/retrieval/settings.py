@@ -11,7 +11,7 @@ from samekind.estimators.presets import PRESETS as OF_LEARNER
 from samekind.images.regions import DEFAULT_COUNT
 from samekind.lfw.presets import ExperimentSettings
 
-# Section 4.3. The factored solver reaches the same optimum, to the gap that is reported, with fewer products.
+# Section 4.3. The factored solver reaches the same optimum, to the gap that is reported, in less time.
 PAPERS_TRACE = {"solver": "factored", "trace_bound": 6.0, "ridge": 1.0}
 PAPERS_LENGTH = 150
 
