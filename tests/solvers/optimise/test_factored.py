@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from samekind.solvers.joint.problem import JointProblem
-from samekind.solvers.optimise.factored import _Free, _Sphere, minimise_factored, within_trace
+from samekind.solvers.optimise.factored import SETTLED, STATIONARY, _Free, _Sphere, minimise_factored, within_trace
 from samekind.solvers.optimise.projected import minimise
 from samekind.solvers.optimise.within_class import WithinClassWhitening
 from tests import cases
@@ -69,6 +69,24 @@ def test_running_out_of_iterations_never_returns_worse_than_was_seen(loss, trace
     options = {"max_rank": WIDTH, "tol": 1e-6, "max_iter": max_iter, "observe": note_if_feasible}
     solution = minimise_factored(problem, first_columns(WIDTH), **options)
     assert solution.certificate.value <= min(seen) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("trace_bound", [np.inf, 1.0], ids=["unbounded", "bounded"])
+def test_a_certificate_that_closes_early_ends_it_before_it_is_stationary(loss, trace_bound):
+    tol, values = 1e-2, []
+    problem = problem_of(loss, 1.0, trace_bound)
+    options = {"max_rank": WIDTH, "max_iter": 2000, "observe": lambda now: values.append(now.value)}
+    solution = minimise_factored(problem, first_columns(WIDTH), tol=tol, **options)
+    assert solution.certificate.optimal
+    assert STATIONARY * tol < (values[-2] - values[-1]) / values[-2] <= SETTLED * tol
+
+
+def test_a_rank_that_cannot_be_optimal_is_taken_down_until_it_is_stationary(loss):
+    values = []
+    options = {"max_rank": 1, "max_iter": 2000, "observe": lambda now: values.append(now.value)}
+    solution = minimise_factored(problem_of(loss), first_columns(1), tol=1e-2, **options)
+    assert not solution.certificate.optimal
+    assert (values[-2] - values[-1]) / values[-2] <= STATIONARY * 1e-2
 
 
 def coordinates_of(problem):
@@ -247,6 +265,21 @@ def test_iterations_and_evaluations_are_counted_over_all_legs(monkeypatch):
     assert solution.n_evaluations == len(calls)
     for before, after in pairwise(seen):
         assert after.state.run.n_evaluations > before.state.run.n_evaluations
+
+
+def test_each_point_is_multiplied_by_its_coordinates_once(loss):
+    class Counted(WithinClassWhitening):
+        def factor(self, M):
+            points.append(M)
+            return super().factor(M)
+
+    points, problem = [], problem_of(loss, trace_bound=20.0)
+    plain = coordinates_of(problem)
+    counted = Counted(plain.W, plain.inverse, plain.between, plain.map_)
+    options = {"max_rank": 2, "tol": 1e-4, "max_iter": 2000, "certified": False}
+    solution, seen = watched(problem, first_columns(2), coordinates=counted, **options)
+    assert len(seen) > 5
+    assert len(points) <= solution.n_evaluations + 1
 
 
 def test_progress_tells_a_factor_and_its_value():

@@ -19,7 +19,6 @@ from samekind.solvers.optimise.within_class import WithinClassWhitening
 FIRST_RANK = 16  # smallest rank at which the staircase begins
 MOST_FITTINGS = 30  # doublings, and halvings, of the first distances
 FILLING = 0.01  # length of the random columns of the first factor, relative to the others
-SETTLED = 0.05  # share of `tol`: descent at a fixed rank ends when an iteration's relative gain is below it
 
 StageObserver: TypeAlias = Callable[[projected.Progress[Any]], bool]  # ends a stage by returning True
 
@@ -116,7 +115,7 @@ class FactoredSolver:
             stage,
             state.start,
             max_rank=self.most(stage),
-            tol=self.tol if certified else self.tol * SETTLED / factored.STATIONARY,
+            tol=self.tol,
             max_iter=max_iter,
             observe=observe,
             resume=state.run if isinstance(state.run, factored.FactoredState) else None,

@@ -13,9 +13,9 @@ import numpy as np
 from samekind.events import Event, Observer
 from samekind.kernels.statistics import expected_gain, iterations_left, standard_error, within_noise
 from samekind.solvers.joint.problem import JointProblem
-from samekind.solvers.joint.stage_solvers import SETTLED, StageSolver
+from samekind.solvers.joint.stage_solvers import StageSolver
 from samekind.solvers.joint.state import JointOptions, JointState, SolverState
-from samekind.solvers.optimise import factored
+from samekind.solvers.optimise.factored import SETTLED, FactoredState, within_trace
 from samekind.solvers.optimise.problem import Point
 from samekind.solvers.optimise.projected import Progress, Solution
 
@@ -87,11 +87,11 @@ class Stage:
         """Report an iteration of the solver; True ends the stage."""
         point, values, before = now.x, self.state.values, self.state.run
         details: dict[str, Any] = {"n_anchors": self.problem.objective.n_anchors}
-        if isinstance(now.state, factored.FactoredState):
-            if isinstance(before, factored.FactoredState) and before.leg != now.state.leg:
+        if isinstance(now.state, FactoredState):
+            if isinstance(before, FactoredState) and before.leg != now.state.leg:
                 values = ()  # another leg starts elsewhere
             if self.held_out is not None:  # the stage may end here
-                point = factored.within_trace(point, self.problem.trace_bound)
+                point = within_trace(point, self.problem.trace_bound)
         else:
             details["gap"] = now.gap
         values = (*values, now.value)[-8:]

@@ -5,8 +5,9 @@ eigenvalue, its eigenvector is a column that L lacks (Burer and Monteiro; Journe
 
 A leg is one run of L-BFGS: over all L until tr A exceeds its bound ("free"), on the sphere ||L||^2 = trace_bound
 ("sphere"), or over all L where f falls from the sphere inwards ("inside"). After the last leg of a rank L is
-stationary, and is certified, widened, or taken further down by a smaller tolerance. All that comes after an iteration
-follows from the state of its leg, so that a run can be resumed in the middle of any.
+stationary, and is certified, widened, or taken further down by a smaller tolerance. Where L may be optimal, the
+certificate is looked at once before that, when gains are small: it often closes long before L is stationary. All that
+comes after an iteration follows from the state of its leg, so that a run can be resumed in the middle of any.
 """
 
 from collections.abc import Callable
@@ -26,8 +27,10 @@ from samekind.solvers.optimise.within_class import WithinClassWhitening
 
 Leg: TypeAlias = Literal["free", "sphere", "inside"]
 
-STATIONARY = 1e-3  # L-BFGS ends when a step lowers f by less than this share of `tol`
-MAX_TIGHTENINGS = 3
+# L-BFGS ends when a step lowers f by less than a share of `tol`:
+SETTLED = 0.05  # where L is not certified, or may turn out to be optimal already,
+STATIONARY = 1e-3  # before L is widened,
+MAX_TIGHTENINGS = 3  # and a tenth of the last one after each of these
 MAX_SHORTENINGS = 20
 # Columns are dropped when their squared length, relative to that of the longest, is below:
 WITHOUT_LENGTH = 1e-12  # between two legs
@@ -40,6 +43,7 @@ class FactoredState(Resumable):
 
     leg: Leg
     run: lbfgs.LBFGSState
+    settles: bool = False  # whether L-BFGS ends when gains are small, before L is stationary
     tightenings: int = 0
 
 
@@ -67,9 +71,10 @@ def minimise_factored(
     below, the gap is estimated, in the coordinates of the `preconditioner`.
     """
     descent = _Descent(problem, tol, max_iter, observe, coordinates)
-    now = FactoredState("free", descent.started("free", L0, scale)) if resume is None else resume
+    may_be_optimal = max_rank >= (L0 if resume is None else resume.run.x).shape[0]
+    settles = may_be_optimal or not certified
+    now = FactoredState("free", descent.started("free", L0, scale), settles) if resume is None else resume
     scatter = None if preconditioner is None else preconditioner.scatter
-    may_be_optimal = max_rank >= now.run.x.shape[0]
     while True:
         now = descent.to_stationary(now)
         L = principal_axes(within_trace(descent.factor(now), problem.trace_bound), WITHOUT_LENGTH)
@@ -81,9 +86,12 @@ def minimise_factored(
         optimal = certificate.optimal or _nearly_optimal(certificate, L @ L.T, evaluation[1], preconditioner)
         if optimal or descent.over(now):
             break
+        if now.settles:
+            now = replace(now, settles=False, run=replace(now.run, at_rest=False))
+            continue
         wider = _widened(problem, L, falling, max_rank, certificate, scatter)
         if wider is not None:
-            now = descent.restarted(now, wider)
+            now = descent.restarted(replace(now, settles=settles), wider)
         elif may_be_optimal and now.tightenings < MAX_TIGHTENINGS:
             now = descent.restarted(replace(now, tightenings=now.tightenings + 1), L)
         else:
@@ -111,12 +119,19 @@ class _Descent:
     observe: Observer
     coordinates: WithinClassWhitening | None
     stopped: bool = False  # by the observer
+    _last: tuple[Leg, Matrix, Matrix] | None = None  # a point, which is never written to, and its factor
 
     def over(self, now: FactoredState) -> bool:
         return self.stopped or now.run.n_iter >= self.max_iter
 
     def factor(self, now: FactoredState) -> Matrix:
-        return self._surface(now.leg).factor(now.run.x)
+        return self._factor(now.leg, now.run.x)
+
+    def _factor(self, leg: Leg, M: Matrix) -> Matrix:
+        """L of a point. That of the last one is remembered: f, the trace bound and the observer need the same."""
+        if self._last is None or self._last[0] != leg or self._last[1] is not M:
+            self._last = leg, M, self._surface(leg).factor(M)
+        return self._last[2]
 
     def started(
         self, leg: Leg, L: Matrix, scale: float | None = None, n_iter: int = 0, n_evaluations: int = 0
@@ -151,7 +166,7 @@ class _Descent:
         run = lbfgs.descend(
             self._function(now.leg),
             now.run,
-            ftol=self.tol * STATIONARY / 10**now.tightenings,
+            ftol=self.tol * (SETTLED if now.settles else STATIONARY / 10**now.tightenings),
             max_iter=self.max_iter,
             rounding=self.problem.rounding,
             observe=listen,
@@ -176,7 +191,7 @@ class _Descent:
         onto = self._surface(leg)
 
         def value_and_gradient(M: Matrix) -> tuple[float, Matrix]:
-            value, gradient = self.problem.factored_value_and_gradient(onto.factor(M))
+            value, gradient = self.problem.factored_value_and_gradient(self._factor(leg, M))
             return value, onto.pull_back(M, gradient)
 
         return value_and_gradient
