@@ -5,9 +5,10 @@ eigenvalue, its eigenvector is a column that L lacks (Burer and Monteiro; Journe
 
 A leg is one run of L-BFGS: over all L until tr A exceeds its bound ("free"), on the sphere ||L||^2 = trace_bound
 ("sphere"), or over all L where f falls from the sphere inwards ("inside"). After the last leg of a rank L is
-stationary, and is certified, widened, or taken further down by a smaller tolerance. Where L may be optimal, the
-certificate is looked at once before that, when gains are small: it often closes long before L is stationary. All that
-comes after an iteration follows from the state of its leg, so that a run can be resumed in the middle of any.
+stationary, and is certified, widened, or taken further down by a smaller tolerance. Where the rank is unbounded this is
+done as soon as gains are small: the certificate often closes, or shows what columns are missing, long before L is
+stationary. All that comes after an iteration follows from the state of its leg, so that a run can be resumed in the
+middle of any.
 """
 
 from collections.abc import Callable
@@ -28,9 +29,9 @@ from samekind.solvers.optimise.within_class import WithinClassWhitening
 Leg: TypeAlias = Literal["free", "sphere", "inside"]
 
 # L-BFGS ends when a step lowers f by less than a share of `tol`:
-SETTLED = 0.05  # where L is not certified, or may turn out to be optimal already,
-STATIONARY = 1e-3  # before L is widened,
-MAX_TIGHTENINGS = 3  # and a tenth of the last one after each of these
+SETTLED = 0.05  # where the rank is unbounded, or L is not certified
+STATIONARY = 1e-3  # where it is bounded, or no column lowers f; then a tenth of it, a hundredth, ...
+MAX_TIGHTENINGS = 3
 MAX_SHORTENINGS = 20
 # Columns are dropped when their squared length, relative to that of the longest, is below:
 WITHOUT_LENGTH = 1e-12  # between two legs
@@ -43,7 +44,7 @@ class FactoredState(Resumable):
 
     leg: Leg
     run: lbfgs.LBFGSState
-    settles: bool = False  # whether L-BFGS ends when gains are small, before L is stationary
+    settles: bool = False  # whether it ends when gains are small, before L is stationary
     tightenings: int = 0
 
 
@@ -66,7 +67,7 @@ def minimise_factored(
 ) -> Solution:
     """From L0, up the staircase to `max_rank` columns or to a relative gap of `tol`.
 
-    `certified=False` stays at the rank of L0 and ends where L is stationary. `scale` is that of a similar problem's
+    `certified=False` stays at the rank of L0 and ends where gains are small. `scale` is that of a similar problem's
     last run, in the same `coordinates`. With `resume` neither it nor L0 is used. Where nothing bounds f from
     below, the gap is estimated, in the coordinates of the `preconditioner`.
     """
@@ -86,12 +87,11 @@ def minimise_factored(
         optimal = certificate.optimal or _nearly_optimal(certificate, L @ L.T, evaluation[1], preconditioner)
         if optimal or descent.over(now):
             break
-        if now.settles:
-            now = replace(now, settles=False, run=replace(now.run, at_rest=False))
-            continue
         wider = _widened(problem, L, falling, max_rank, certificate, scatter)
         if wider is not None:
             now = descent.restarted(replace(now, settles=settles), wider)
+        elif now.settles:
+            now = replace(now, settles=False, run=replace(now.run, at_rest=False))
         elif may_be_optimal and now.tightenings < MAX_TIGHTENINGS:
             now = descent.restarted(replace(now, tightenings=now.tightenings + 1), L)
         else:
