@@ -47,6 +47,16 @@ class TestTrace:
             trace.note(lambda: np.full((1, 1), 2.0), 2, 9)
         assert trace.components.tolist() == [[[2.0]]]
 
+    def test_seconds_of_earlier_processes_count(self, tmp_path):
+        spent = tmp_path / "one.checkpoint.seconds"
+        for earlier in (0.0, 1000.0):
+            if earlier:
+                spent.write_text(f"{earlier}\n")
+            trace = Trace(spent=str(spent))
+            trace.note(np.ones((1, 1)), 1, 9)
+            assert earlier <= trace.seconds[0] < earlier + 60
+            assert float(spent.read_text()) == trace.seconds[0]
+
 
 @pytest.fixture
 def fits(tmp_path, lmnn_python):
@@ -67,7 +77,19 @@ def test_a_fit_of_ours_is_that_of_the_estimator(fits):
     assert fits.reporter.counts["one"][0] == expected.n_iter_
     again = fits.fitted("one", "joint", never, options, title="again")
     np.testing.assert_array_equal(again.components, made.components)
-    assert not list(fits.folder.glob("*.checkpoint"))
+    assert not list(fits.folder.glob("*.checkpoint*"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_a_fit_that_goes_on_counts_its_earlier_seconds_one_that_begins_anew_does_not(fits, goes_on):
+    fits.folder.mkdir()
+    (fits.folder / "one.checkpoint.seconds").write_text("1000\n")
+    if goes_on:
+        (fits.folder / "one.checkpoint").mkdir()
+    made = fits.fitted("one", "joint", samples, {"loss": "triplet"}, title="one", resumable=True)
+    assert made.status == "finished"
+    assert (made.seconds[-1] >= 1000) == goes_on
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ import samekind
 from samekind.files import write_array, write_whole
 from samekind.kernels.types import Array, IntArray
 from samekind.lfw.reporter import ProgressReporter
-from samekind.lfw.retrieval.worker import NOT_WRITTEN, OUT_OF_MEMORY
+from samekind.lfw.retrieval.worker import NOT_WRITTEN, OUT_OF_MEMORY, SPENT
 
 WORKER = Path(__file__).with_name("worker.py")
 
@@ -96,11 +96,13 @@ class Fits:
             return Fit.failed("not run: give --lmnn, an interpreter that has metric-learn")
         known, given = self._known(name), min(minutes, UNLIMITED)
         if known is None or (known["status"] != "finished" and given > known["minutes"]):
-            made_with = dict(options) | ({"checkpoint": str(self.folder / f"{name}.checkpoint")} if resumable else {})
+            checkpoint = self.folder / f"{name}.checkpoint"
+            made_with = dict(options) | ({"checkpoint": str(checkpoint)} if resumable else {})
             status = self._run(name, learner, samples(), made_with, title, minutes, path)
             known = {"status": status, "minutes": given, "options": dict(options)}
             write_whole(self.folder / f"{name}.json", json.dumps(known) + "\n")
-            shutil.rmtree(self.folder / f"{name}.checkpoint", ignore_errors=True)
+            shutil.rmtree(checkpoint, ignore_errors=True)
+            checkpoint.with_name(checkpoint.name + SPENT).unlink(missing_ok=True)
         file = self.folder / f"{name}.npz"
         return Fit.load(file) if file.exists() else Fit.failed(known["status"])
 

@@ -4,9 +4,10 @@
 
 reads FOLDER/X.npy and y.npy and writes the file RESULT (.npz): components (m, r, D) as they stood after `seconds` (m,)
 and `iterations` (m,), the last being the result and, without --path, the only ones; peak memory in MB over what the
-process held before; facts of the learner as JSON; status, "finished" or "cut off" after --limit. Prints `iteration
-total` for each iteration. The exit status is 3 where --memory, or what the machine has, was too little, 4 where a file
-could not be read or written. --attached: ends when its standard input does, as whoever started it has ended then.
+process held before; facts of the learner as JSON; status, "finished" or "cut off" after --limit. A fit that goes on
+from a checkpoint counts the seconds of the processes before. Prints `iteration total` for each iteration. The exit
+status is 3 where --memory, or what the machine has, was too little, 4 where a file could not be read or written.
+--attached: ends when its standard input does, as whoever started it has ended then.
 
 Nothing but the standard library and NumPy is imported, except by the learner itself.
 """
@@ -24,6 +25,7 @@ from typing import Any
 import numpy as np
 
 OUT_OF_MEMORY, NOT_WRITTEN = 3, 4
+SPENT = ".seconds"  # of the file beside a checkpoint: what its fit has taken so far
 APART = 1.05  # of two moments whose components are noted
 FEW_CLASSES = 20  # of a first fit, so that imports and first calls are not charged
 
@@ -35,10 +37,10 @@ class TimeIsUp(Exception):
 class Trace:
     """Components of a metric during its fit: the latest, or (`whole`) those of moments at least 5 % apart as well.
 
-    Time that is spent on noting them does not count.
+    Time that is spent on noting them does not count; that of earlier processes, which `spent` (a file) tells, does.
     """
 
-    def __init__(self, limit: float = np.inf, whole: bool = False, shown: bool = False):
+    def __init__(self, limit: float = np.inf, whole: bool = False, shown: bool = False, spent: str | None = None):
         self.limit = limit
         self.whole = whole
         self.shown = shown
@@ -46,12 +48,14 @@ class Trace:
         self.iterations: list[int] = []
         self.facts: dict[str, Any] = {}
         self._components: list[Any] = []
+        self._spent = spent
+        self._before = _seconds_in(spent)
         self._start = time.perf_counter()
         self._noting = 0.0
 
     @property
     def passed(self) -> float:
-        return time.perf_counter() - self._start - self._noting
+        return self._before + time.perf_counter() - self._start - self._noting
 
     def note(self, components: Any, iteration: int, total: int = 0) -> None:
         """`components` is an array, or a function that makes it, called when it is wanted.
@@ -68,6 +72,8 @@ class Trace:
         self.seconds.append(now)
         self.iterations.append(iteration)
         self._components.append(components() if callable(components) and (self.whole or late) else components)
+        if self._spent is not None:
+            _write_seconds(self._spent, now)
         self._noting += time.perf_counter() - began
         if late:
             raise TimeIsUp
@@ -78,6 +84,20 @@ class Trace:
         made = [np.asarray(each() if callable(each) else each, np.float32) for each in self._components]
         rank = max(len(each) for each in made)
         return np.stack([np.pad(each, ((0, rank - len(each)), (0, 0))) for each in made])
+
+
+def _seconds_in(path: str | None) -> float:
+    """What a fit has taken that goes on; 0 for a new one."""
+    if path is None or not os.path.exists(path):
+        return 0.0
+    with open(path) as file:
+        return float(file.read())
+
+
+def _write_seconds(path: str, seconds: float) -> None:
+    with open(f"{path}.new", "w") as file:
+        file.write(f"{seconds}\n")
+    os.replace(f"{path}.new", path)
 
 
 def lmnn(X: np.ndarray, y: np.ndarray, options: dict[str, Any], trace: Trace) -> None:
@@ -164,7 +184,11 @@ def _fit(given: argparse.Namespace) -> None:
     learn, few = LEARNERS[given.learner], np.isin(y, np.unique(y)[:FEW_CLASSES])
     once = {name: value for name, value in given.options.items() if name != "checkpoint"} | {"max_iter": 2}
     learn(X[few, :20], y[few], once | ({"n_components": 2} if given.options.get("n_components") else {}), Trace())
-    trace, status = Trace(given.limit, given.path, shown=True), "finished"
+    checkpoint = given.options.get("checkpoint")
+    spent = checkpoint and f"{checkpoint}{SPENT}"
+    if spent and os.path.exists(spent) and not os.path.exists(checkpoint):
+        os.remove(spent)  # the fit begins anew
+    trace, status = Trace(given.limit, given.path, shown=True, spent=spent), "finished"
     before = _reset_peak()
     try:
         learn(X, y, given.options, trace)
