@@ -9,8 +9,9 @@ ahead_q_N, ahead_ql_N              mAP_Q and mAP_QL of joint learning less those
 ahead_whole_q_N, ahead_whole_ql_N  the same less those of plain features with all their numbers: at least 0
 
 `--scale 51000` runs all cells of Table 4 instead, on synthetic features (failed: none; converged: all; longest: at most
-30 minutes; cell_gb: at most 4), `--trace 51000` section 4.3's own way at 2,513 dimensions (failed: no; trace_minutes: at
-most 90; trace_gb: at most 8, without the data; its gap is noted). At other sizes both note the same, and hold nothing.
+30 minutes; cell_gb: at most 4), `--trace 51000` section 4.3's own way at 2,513 dimensions (failed: no; trace_minutes:
+at most 90; trace_gb: at most 8, without the data; its gap is noted). At other sizes both note the same, and hold
+nothing.
 
 `--store` is a store of LFW-a with covariance groups, `--work` keeps what is finished. `--quick` has a twelfth of the
 people and few regions: too few for a comparison, so it holds only that every method ran.
@@ -105,7 +106,8 @@ def held_trace(scale: Scale, report: Report) -> None:
 def any_failed(fits: Sequence[Fit], report: Report) -> bool:
     """Whether some have no metric; says why."""
     failed = [fit.status for fit in fits if not fit.has_metric]
-    print(*failed, sep="\n")
+    for status in failed:
+        print(status)
     report.hold("failed", len(failed), at_most=0)
     return bool(failed)
 
